@@ -1,0 +1,33 @@
+/* base/outage.c - see outage.h. */
+#include "base/outage.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+void relmq__outage_failed(relmq__outage *o, const relmq_error *err)
+{
+	int64_t now = relmq__now_ms();
+	if (!o->down)
+		o->since_ms = now;
+	if (!o->down || o->native != err->native)
+		LOG_WARN(o->subject, "%s; trying again with backoff", err->text);
+	o->down = true;
+	o->native = err->native;
+	o->retry_at_ms = now + relmq__backoff_next_ms(&o->backoff);
+}
+
+void relmq__outage_over(relmq__outage *o)
+{
+	if (o->down)
+		LOG_INFO(o->subject, "%s is back after %lld ms", o->what,
+		    (long long) (relmq__now_ms() - o->since_ms));
+	o->down = false;
+	o->retry_at_ms = 0;
+	relmq__backoff_reset(&o->backoff);
+}
+
+int64_t relmq__outage_wait_ms(const relmq__outage *o)
+{
+	int64_t left = o->retry_at_ms - relmq__now_ms();
+	return left > 0 ? left : 0;
+}

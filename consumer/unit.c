@@ -1,0 +1,248 @@
+/* consumer/unit.c - see unit.h. */
+#include "consumer/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "consumer/inbox.h"
+
+static relmq_code run_sql(relmq__unit *u, const char *sql, relmq_error *err)
+{
+	return relmq__db_exec(u->db, sql, strlen(sql), NULL, err);
+}
+
+/* Best effort: a session that cannot roll back is replaced, and the server does it. */
+static void roll_back(relmq__unit *u)
+{
+	relmq_error ignored;
+	if (run_sql(u, "ROLLBACK", &ignored) != RELMQ_OK)
+		relmq__db_close(u->db);
+}
+
+static bool in_transaction(const relmq__unit *u)
+{
+	return (u->db->mysql->server_status & SERVER_STATUS_IN_TRANS) != 0;
+}
+
+static relmq_code give_up(relmq__unit *u, relmq_code code)
+{
+	relmq__db_class class = u->db->class; /* of the failure, not of the ROLLBACK */
+	roll_back(u);
+	u->db->class = class;
+	return code;
+}
+
+/* Did the handler's last statement fail in a way that is nobody's fault? Then its verdict
+ * does not count: its transaction is gone, and the unit runs again. */
+static bool transaction_lost(relmq__unit *u, relmq_error *err)
+{
+	unsigned number = mysql_errno(u->db->mysql);
+	if (number == 0)
+		return false;
+	relmq__db_class class = relmq__db_classify(number);
+	if (class != RELMQ__DB_RETRY_TX && !relmq__db_is_outage(class))
+		return false;
+	(void) relmq__db_fail(u->db, "handler", err);
+	return true;
+}
+
+static relmq_verdict call_handler(relmq__unit *u, relmq_delivery *d)
+{
+	relmq__handler *h = u->queue->handler;
+	d->reason[0] = '\0';
+	relmq_verdict verdict = h->ops->run(h, d, u->db, &u->scratch);
+	if (verdict == RELMQ_DONE && !in_transaction(u)) {
+		LOG_ERROR("worker", "queue %s: the handler ended the transaction it was given (message %s);"
+		    " exactly-once is lost for it", d->queue, relmq_delivery_id(d));
+		relmq_delivery_reason(d, "handler ended the transaction it was given");
+		return RELMQ_RETRY;
+	}
+	if (verdict != RELMQ_DONE && d->reason[0] == '\0')
+		relmq_delivery_reason(d, "handler said %s without a reason",
+		    verdict == RELMQ_REJECT ? "REJECT" : "RETRY");
+	return verdict;
+}
+
+/* --- batch ------------------------------------------------------------------------------- */
+
+/* Up to the first that must run alone: one whose start was recorded. */
+static relmq_code split_known(relmq__unit *u, relmq_delivery **ds, size_t *n, relmq_delivery **fresh,
+    size_t *fresh_count, relmq_error *err)
+{
+	relmq__inbox_state *states = malloc(*n * sizeof(*states));
+	if (states == NULL)
+		return relmq__fail_nomem(err);
+	relmq_code code = relmq__inbox_known(u->db, &u->sql, ds, *n, states, err);
+	*fresh_count = 0;
+	for (size_t i = 0; code == RELMQ_OK && i < *n; i++) {
+		if (states[i] == RELMQ__INBOX_PROCESSING) {
+			*n = i;
+			break;
+		}
+		ds[i]->duplicate = states[i] == RELMQ__INBOX_DONE;
+		if (!ds[i]->duplicate)
+			fresh[(*fresh_count)++] = ds[i];
+	}
+	free(states);
+	return code;
+}
+
+/* One by one, until one is not DONE, the time is used up, or we are asked to stop. */
+static size_t run_handlers(relmq__unit *u, relmq_delivery **fresh, size_t n, bool *failed)
+{
+	int64_t end = relmq__now_ms() + u->batch_time_ms;
+	const relmq__handler_ops *ops = u->queue->handler->ops;
+	*failed = false;
+	if (ops->run_batch != NULL) {
+		*failed = ops->run_batch(u->queue->handler, fresh, n, u->db, &u->scratch) != RELMQ_DONE
+		    || !in_transaction(u);
+		return n;
+	}
+	for (size_t i = 0; i < n; i++) {
+		*failed = call_handler(u, fresh[i]) != RELMQ_DONE;
+		if (*failed)
+			return i;
+		if (relmq__now_ms() >= end || atomic_load(u->draining))
+			return i + 1;
+	}
+	return n;
+}
+
+static size_t count_up_to(relmq_delivery **ds, size_t n, const relmq_delivery *stop)
+{
+	size_t i = 0;
+	while (i < n && ds[i] != stop)
+		i++;
+	return i;
+}
+
+static relmq_code run_claimed(
+    relmq__unit *u, relmq_delivery **fresh, size_t n, size_t *done, bool *failed, relmq_error *err)
+{
+	*failed = false;
+	*done = 0;
+	relmq_code code = run_sql(u, "START TRANSACTION", err);
+	if (code == RELMQ_OK)
+		code = relmq__inbox_claim_batch(u->db, &u->sql, fresh, n, err);
+	if (code != RELMQ_OK)
+		return code;
+	*done = run_handlers(u, fresh, n, failed);
+	if (*failed)
+		return transaction_lost(u, err) ? RELMQ_EDB : RELMQ_OK;
+	if (*done < n) /* cut short: the others were not run, so they must not stay claimed */
+		code = relmq__inbox_unclaim(u->db, &u->sql, fresh + *done, n - *done, err);
+	RELMQ_FAIL_POINT("consumer.before_commit");
+	if (code == RELMQ_OK)
+		code = run_sql(u, "COMMIT", err);
+	return code;
+}
+
+static relmq_code batch(
+    relmq__unit *u, relmq_delivery **ds, size_t n, relmq_delivery **fresh, size_t *ran, relmq_error *err)
+{
+	size_t count = 0, done = 0;
+	bool failed = false;
+	relmq_code code = split_known(u, ds, &n, fresh, &count, err);
+	if (code != RELMQ_OK || n == 0 || count == 0) {
+		*ran = code == RELMQ_OK ? n : 0; /* nothing, or duplicates only */
+		return code;
+	}
+	code = run_claimed(u, fresh, count, &done, &failed, err);
+	if (code != RELMQ_OK && relmq__db_classify((unsigned) mysql_errno(u->db->mysql)) == RELMQ__DB_PERMANENT)
+		failed = true; /* somebody claimed one of them meanwhile: alone each is decided */
+	if (failed) {
+		bool outage = code != RELMQ_OK && relmq__db_is_outage(u->db->class);
+		(void) give_up(u, code);
+		return outage ? code : RELMQ_OK;
+	}
+	if (code != RELMQ_OK)
+		return give_up(u, code);
+	RELMQ_FAIL_POINT("consumer.committed");
+	for (size_t i = 0; i < done; i++)
+		fresh[i]->verdict = RELMQ_DONE;
+	*ran = done < count ? count_up_to(ds, n, fresh[done]) : n;
+	return RELMQ_OK;
+}
+
+relmq_code relmq__unit_batch(
+    relmq__unit *u, relmq_delivery **ds, size_t n, size_t *ran, relmq_error *err)
+{
+	relmq_delivery **fresh = malloc(n * sizeof(relmq_delivery *));
+	*ran = 0;
+	if (fresh == NULL)
+		return relmq__fail_nomem(err);
+	relmq_code code = batch(u, ds, n, fresh, ran, err);
+	free(fresh);
+	return code;
+}
+
+/* --- single ------------------------------------------------------------------------------ */
+
+/* What a crash would leave must be known before the handler starts. Returns true when the
+ * delivery is decided already. */
+static relmq_code before_start(relmq__unit *u, relmq_delivery *d, bool *decided, relmq_error *err)
+{
+	relmq__inbox_state state = RELMQ__INBOX_NONE;
+	unsigned starts = 0;
+	*decided = false;
+	if (!d->redelivered)
+		return relmq__inbox_reset_starts(u->db, &u->sql, d, err);
+	if (d->starts > 0) /* recorded already: this is the same start, after an outage */
+		return RELMQ_OK;
+	relmq_code code = relmq__inbox_record_start(u->db, &u->sql, d, &state, &starts, err);
+	if (code != RELMQ_OK)
+		return code;
+	RELMQ_FAIL_POINT("consumer.start_recorded");
+	d->duplicate = state == RELMQ__INBOX_DONE;
+	d->starts = d->duplicate ? 0 : starts;
+	*decided = d->duplicate;
+	if (!d->duplicate && (int64_t) starts > u->queue->settings->max_attempts) {
+		relmq_delivery_reason(d, "the consumer ended %u times while this message was with it",
+		    starts - 1);
+		d->verdict = RELMQ_REJECT;
+		*decided = true;
+	}
+	return RELMQ_OK;
+}
+
+static relmq_code finish_single(relmq__unit *u, relmq_delivery *d, relmq_error *err)
+{
+	if (transaction_lost(u, err))
+		return give_up(u, RELMQ_EDB);
+	if (d->verdict != RELMQ_DONE) {
+		roll_back(u);
+		return RELMQ_OK;
+	}
+	RELMQ_FAIL_POINT("consumer.before_commit");
+	relmq_code code = run_sql(u, "COMMIT", err);
+	if (code != RELMQ_OK)
+		return give_up(u, code); /* outcome unknown: the next claim waits for it and sees */
+	RELMQ_FAIL_POINT("consumer.committed");
+	return RELMQ_OK;
+}
+
+relmq_code relmq__unit_single(relmq__unit *u, relmq_delivery *d, relmq_error *err)
+{
+	relmq__inbox_state state;
+	bool decided;
+	relmq_code code = before_start(u, d, &decided, err);
+	if (code != RELMQ_OK || decided)
+		return code;
+	code = run_sql(u, "START TRANSACTION", err);
+	if (code == RELMQ_OK)
+		code = relmq__inbox_claim_one(u->db, &u->sql, d, &state, err);
+	if (code == RELMQ_OK && state == RELMQ__INBOX_DONE) {
+		d->duplicate = true;
+		roll_back(u);
+		return RELMQ_OK;
+	}
+	if (code != RELMQ_OK)
+		return give_up(u, code);
+	RELMQ_FAIL_POINT("consumer.claimed");
+	d->verdict = call_handler(u, d);
+	return finish_single(u, d, err);
+}

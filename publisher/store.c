@@ -1,0 +1,409 @@
+/* publisher/store.c - the store loop: owns the database session, keeps the leases, looks
+ * for work, hands it to wire and settles what comes back. Knows no AMQP.
+ *
+ * Nothing here holds a transaction open while the broker is awaited: every statement
+ * commits by itself, so nothing stalls the server's purge and relays cannot deadlock. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "base/outage.h"
+#include "db/migrate.h"
+#include "publisher/relay.h"
+#include "publisher/settle.h"
+#include "publisher/sweep.h"
+
+enum {
+	SETTLE_ROWS = 500,   /* rows one statement settles at most             */
+	SETTLE_WAIT_MS = 5,  /* an outcome never waits longer for company      */
+	POLL_MIN_MS = 1,
+	COST_FACTOR = 2,     /* never poll more often than this times its cost */
+	LOCK_WAIT_PARTS = 4  /* a lock wait is bounded by this part of a lease */
+};
+
+typedef struct pile { /* rows that wait to be settled */
+	relmq__row **rows;
+	size_t count;
+	int64_t since_ms;
+} pile;
+
+typedef struct store {
+	relmq__relay *relay;
+	const relmq__publisher_settings *settings;
+	relmq__mysql_settings mysql; /* with time-outs below the lease */
+	relmq__db db;
+	relmq__sweep sweep;
+	relmq__outage outage;
+	pile confirmed, refused;
+	size_t room;        /* rows that may be out at once                 */
+	size_t outstanding; /* rows handed out and not yet settled, all     */
+	size_t with_wire;   /* of those: not back from wire                 */
+	int64_t pause_ms, next_sweep_ms;
+	bool idle;
+	int64_t stop_by_ms; /* 0: not stopping */
+	relmq__buf sql;
+} store;
+
+static bool schema_wrong(relmq_code code, const relmq_error *err)
+{
+	return code == RELMQ_ESCHEMA && (err->flags & RELMQ_F_FATAL) != 0;
+}
+
+/* --- rows coming back ------------------------------------------------------------- */
+
+static void done(store *s, relmq__row *row)
+{
+	relmq__sweep_forget(&s->sweep, &s->relay->lease, row);
+	s->outstanding--;
+	relmq__row_free(row);
+}
+
+static void pile_up(pile *p, relmq__row *row)
+{
+	if (p->count == 0)
+		p->since_ms = relmq__now_ms();
+	p->rows[p->count++] = row;
+}
+
+static void sort_outcome(store *s, relmq__row *row)
+{
+	relmq__relay_stats *stats = &s->relay->stats;
+	switch (row->outcome) {
+	case RELMQ__CONFIRMED:
+		/* Free at the ack: whatever happens to the DELETE, this row went first. */
+		relmq__sweep_free_key(&s->sweep, row);
+		stats->confirmed++;
+		pile_up(&s->confirmed, row);
+		break;
+	case RELMQ__REFUSED:
+		/* The key stays taken until FAILED or ABANDONED has committed. */
+		stats->refused++;
+		pile_up(&s->refused, row);
+		break;
+	case RELMQ__UNKNOWN:
+	default:
+		/* As it was; the next sweep finds it first among the rows of its key. */
+		relmq__sweep_free_key(&s->sweep, row);
+		stats->unknown++;
+		done(s, row);
+	}
+}
+
+static void collect(store *s)
+{
+	void *rows[256];
+	size_t n;
+	while ((n = relmq__queue_pop_many(s->relay->to_store, rows, sizeof(rows) / sizeof(rows[0]))) > 0) {
+		s->with_wire -= n;
+		for (size_t i = 0; i < n; i++)
+			sort_outcome(s, rows[i]);
+	}
+}
+
+/* --- settling ----------------------------------------------------------------------- */
+
+static void drop_front(pile *p, size_t n)
+{
+	memmove(p->rows, p->rows + n, (p->count - n) * sizeof(*p->rows));
+	p->count -= n;
+	p->since_ms = relmq__now_ms();
+}
+
+static void note_gone(store *s, size_t n, uint64_t settled)
+{
+	if (settled >= n)
+		return;
+	s->relay->stats.gone += n - settled;
+	LOG_WARN("store", "%llu of %zu rows were already gone, changed, or another relay's when settled",
+	    (unsigned long long) (n - settled), n);
+}
+
+static relmq_code settle_confirmed(store *s, relmq_error *err)
+{
+	pile *p = &s->confirmed;
+	size_t n = p->count < SETTLE_ROWS ? p->count : SETTLE_ROWS;
+	uint64_t settled = 0;
+	RELMQ_FAIL_POINT("publisher.acked");
+	relmq_code code = relmq__settle_confirmed(&s->db, &s->relay->lease, &s->sql, p->rows, n,
+	    s->settings->keep_sent, &settled, err);
+	if (code != RELMQ_OK)
+		return code;
+	RELMQ_FAIL_POINT("publisher.settled");
+	note_gone(s, n, settled);
+	for (size_t i = 0; i < n; i++)
+		done(s, p->rows[i]);
+	drop_front(p, n);
+	return RELMQ_OK;
+}
+
+static void log_refusal(const relmq__row *row, bool abandoned)
+{
+	if (abandoned)
+		LOG_ERROR("store", "row %llu is ABANDONED after %u attempts: %s",
+		    (unsigned long long) row->id, (unsigned) row->retry_count + 1, row->item.reason);
+	else
+		LOG_WARN("store", "row %llu failed (attempt %u): %s", (unsigned long long) row->id,
+		    (unsigned) row->retry_count + 1, row->item.reason);
+}
+
+static relmq_code settle_refused(store *s, relmq_error *err)
+{
+	pile *p = &s->refused;
+	size_t n = p->count < SETTLE_ROWS ? p->count : SETTLE_ROWS;
+	uint64_t settled = 0;
+	RELMQ_FAIL_POINT("publisher.refused");
+	relmq_code code = relmq__settle_refused(
+	    &s->db, &s->relay->lease, &s->sql, p->rows, n, s->settings, &settled, err);
+	if (code != RELMQ_OK)
+		return code;
+	note_gone(s, n, settled);
+	for (size_t i = 0; i < n; i++) {
+		bool abandoned = relmq__settle_abandons(p->rows[i], s->settings);
+		if (abandoned)
+			s->relay->stats.abandoned++;
+		log_refusal(p->rows[i], abandoned);
+		relmq__sweep_free_key(&s->sweep, p->rows[i]);
+		done(s, p->rows[i]);
+	}
+	drop_front(p, n);
+	return RELMQ_OK;
+}
+
+static bool ripe(const store *s, const pile *p)
+{
+	return p->count >= SETTLE_ROWS
+	    || (p->count > 0
+	        && (relmq__now_ms() - p->since_ms >= SETTLE_WAIT_MS || s->with_wire == 0));
+}
+
+static relmq_code settle(store *s, relmq_error *err)
+{
+	relmq_code code = RELMQ_OK;
+	while (code == RELMQ_OK && ripe(s, &s->confirmed))
+		code = settle_confirmed(s, err);
+	while (code == RELMQ_OK && ripe(s, &s->refused))
+		code = settle_refused(s, err);
+	return code;
+}
+
+/* --- work ----------------------------------------------------------------------------- */
+
+static void hand_out(void *arg, relmq__row *row)
+{
+	store *s = arg;
+	s->outstanding++;
+	s->relay->stats.read++;
+	if (row->outcome == RELMQ__REFUSED) { /* AMQP cannot carry it: no need to ask */
+		sort_outcome(s, row);
+		return;
+	}
+	s->with_wire++;
+	/* The queue has room for all rows that may be out. */
+	if (!relmq__queue_push(s->relay->to_wire, row))
+		abort();
+}
+
+static size_t byte_room(const store *s)
+{
+	size_t max = (size_t) s->settings->window_bytes * RELMQ__READ_AHEAD;
+	return s->sweep.bytes < max ? max - s->sweep.bytes : 0;
+}
+
+static bool may_sweep(const store *s)
+{
+	return s->stop_by_ms == 0 && atomic_load(&s->relay->wire_up) && s->outstanding < s->room
+	    && (byte_room(s) > 0 || s->outstanding == 0) && relmq__now_ms() >= s->next_sweep_ms;
+}
+
+static void plan_next_sweep(store *s, int64_t began_us, size_t handed)
+{
+	int64_t now_us = relmq__now_us();
+	int64_t cost_ms = (now_us - began_us) * COST_FACTOR / 1000;
+	s->pause_ms = handed > 0 ? POLL_MIN_MS : s->pause_ms * 2;
+	if (s->pause_ms > s->settings->poll_max_ms)
+		s->pause_ms = s->settings->poll_max_ms;
+	s->idle = handed == 0 && s->outstanding == 0;
+	s->next_sweep_ms = now_us / 1000 + (s->pause_ms > cost_ms ? s->pause_ms : cost_ms);
+}
+
+static relmq_code sweep(store *s, relmq_error *err)
+{
+	int64_t began_us = relmq__now_us();
+	size_t handed = 0;
+	bool any = true;
+	relmq_code code = RELMQ_OK;
+	if (s->idle)
+		code = relmq__sweep_probe(&s->db, &any, err);
+	if (code == RELMQ_OK && any)
+		code = relmq__sweep_run(&s->sweep, &s->db, &s->relay->lease, s->room - s->outstanding,
+		    byte_room(s), hand_out, s, &handed, err);
+	plan_next_sweep(s, began_us, handed);
+	return code;
+}
+
+/* --- the session ------------------------------------------------------------------------ */
+
+static relmq_code open_session(store *s, relmq_error *err)
+{
+	unsigned lock_wait_s = (unsigned) (s->settings->lease_ms / LOCK_WAIT_PARTS / 1000);
+	relmq_code code = relmq__db_open(&s->db, &s->mysql, lock_wait_s > 0 ? lock_wait_s : 1, err);
+	if (code == RELMQ_OK)
+		code = relmq__schema_check(&s->db, err);
+	if (code != RELMQ_OK)
+		return code;
+	relmq__outage_over(&s->outage);
+	LOG_INFO("store", "connected to database %s on %s:%lld", s->mysql.database, s->mysql.host,
+	    (long long) s->mysql.port);
+	s->relay->lease.next_tick_ms = 0;
+	return RELMQ_OK;
+}
+
+static relmq_code work(store *s, relmq_error *err)
+{
+	relmq_code code = RELMQ_OK;
+	if (s->db.mysql == NULL)
+		code = open_session(s, err);
+	if (code == RELMQ_OK && relmq__now_ms() >= s->relay->lease.next_tick_ms)
+		code = relmq__lease_tick(&s->relay->lease, &s->db, err);
+	if (code == RELMQ_OK)
+		code = settle(s, err);
+	if (code == RELMQ_OK && may_sweep(s))
+		code = sweep(s, err);
+	return code;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void rest(store *s)
+{
+	int64_t now = relmq__now_ms();
+	int64_t wake = now + s->settings->poll_max_ms;
+	if (s->db.mysql == NULL)
+		wake = now + relmq__outage_wait_ms(&s->outage);
+	else if (s->stop_by_ms == 0 && atomic_load(&s->relay->wire_up) && s->outstanding < s->room)
+		wake = s->next_sweep_ms;
+	if (s->confirmed.count > 0 && s->db.mysql != NULL)
+		wake = earlier(wake, s->confirmed.since_ms + SETTLE_WAIT_MS);
+	if (s->refused.count > 0 && s->db.mysql != NULL)
+		wake = earlier(wake, s->refused.since_ms + SETTLE_WAIT_MS);
+	if (s->stop_by_ms != 0)
+		wake = earlier(wake, s->stop_by_ms);
+	if (wake > now)
+		relmq__queue_wait(s->relay->to_store, (int) (wake - now));
+	else
+		relmq__queue_clear_wake(s->relay->to_store);
+}
+
+/* A statement that failed: whatever the class, nothing was lost; the session is replaced
+ * unless only the unit has to be run again. */
+static void recover(store *s, const relmq_error *err)
+{
+	relmq__outage_failed(&s->outage, err);
+	if (s->db.class != RELMQ__DB_RETRY_TX)
+		relmq__db_close(&s->db);
+}
+
+static bool init(store *s, relmq__relay *r)
+{
+	memset(s, 0, sizeof(*s));
+	s->relay = r;
+	s->settings = &r->settings->publisher;
+	s->mysql = r->settings->mysql;
+	/* A session that hangs must be given up well before the lease is. */
+	int64_t bound = s->settings->lease_ms / 2;
+	s->mysql.read_timeout_ms = earlier(s->mysql.read_timeout_ms, bound);
+	s->mysql.write_timeout_ms = earlier(s->mysql.write_timeout_ms, bound);
+	s->outage = (relmq__outage) RELMQ__OUTAGE_INIT("store", "the database");
+	s->room = (size_t) s->settings->window * RELMQ__READ_AHEAD;
+	s->pause_ms = POLL_MIN_MS;
+	s->confirmed.rows = calloc(s->room, sizeof(relmq__row *));
+	s->refused.rows = calloc(s->room, sizeof(relmq__row *));
+	return s->confirmed.rows != NULL && s->refused.rows != NULL
+	    && relmq__sweep_init(&s->sweep, s->settings->ordering == RELMQ__ORDER_KEY,
+	        (size_t) s->settings->window);
+}
+
+static void free_pile(store *s, pile *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		done(s, p->rows[i]);
+	free(p->rows);
+	p->count = 0;
+}
+
+static void fini(store *s)
+{
+	free_pile(s, &s->confirmed);
+	free_pile(s, &s->refused);
+	relmq__sweep_free(&s->sweep);
+	relmq__buf_free(&s->sql);
+	relmq__db_close(&s->db);
+}
+
+static bool finished(store *s)
+{
+	if (s->stop_by_ms == 0 && atomic_load(&s->relay->stop)) {
+		LOG_INFO("store", "stopping: %zu rows out", s->outstanding);
+		s->stop_by_ms = relmq__now_ms() + s->settings->shutdown_timeout_ms;
+	}
+	return s->stop_by_ms != 0 && (s->outstanding == 0 || relmq__now_ms() >= s->stop_by_ms);
+}
+
+static void quit_wire(store *s, pthread_t wire)
+{
+	atomic_store(&s->relay->wire_quit, true);
+	relmq__queue_wake(s->relay->to_wire);
+	(void) pthread_join(wire, NULL); /* every call of wire is bounded */
+	collect(s);
+}
+
+static relmq_code loop(store *s, relmq_error *err)
+{
+	while (!finished(s)) {
+		collect(s);
+		if (s->db.mysql != NULL || relmq__outage_wait_ms(&s->outage) == 0) {
+			relmq_code code = work(s, err);
+			if (schema_wrong(code, err))
+				return code;
+			if (code != RELMQ_OK)
+				recover(s, err);
+			else if (s->outage.down)
+				relmq__outage_over(&s->outage);
+		}
+		rest(s);
+	}
+	return RELMQ_OK;
+}
+
+/* What wire brought back at the end, and the leases. If the database is away the rows
+ * stay as they are and go again: at least once is kept, the inbox absorbs the rest. */
+static relmq_code last_words(store *s, relmq_error *err)
+{
+	relmq_code code = RELMQ_OK;
+	if (s->db.mysql != NULL)
+		code = settle(s, err);
+	if (s->db.mysql != NULL && code == RELMQ_OK)
+		code = relmq__lease_release_all(&s->relay->lease, &s->db, err);
+	if (s->outstanding > 0)
+		return relmq__fail(err, RELMQ_ETIMEDOUT, 0,
+		    "%zu rows were not settled within shutdown_timeout; they go again under the same ids",
+		    s->outstanding);
+	return code;
+}
+
+relmq_code relmq__store_run(relmq__relay *r, pthread_t wire, relmq_error *err)
+{
+	store s;
+	relmq_code code = init(&s, r) ? loop(&s, err) : relmq__fail_nomem(err);
+	quit_wire(&s, wire);
+	if (code == RELMQ_OK)
+		code = last_words(&s, err);
+	fini(&s);
+	return code;
+}

@@ -1,0 +1,298 @@
+/* publisher/sweep.c - see sweep.h.
+ *
+ * Always from the lowest id: an id is given at INSERT and seen at COMMIT, so a cursor
+ * would pass rows that are committed late. The keys that FAILED rows hold are read by
+ * the same statement as the ready rows and the lease: between two statements another
+ * relay could fail a row and this one would send its successor. */
+#include "publisher/sweep.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "publisher/sweep_payload.h"
+
+enum { DUE_LIMIT = 500 }; /* due FAILED or SCHEDULED rows that a sweep takes notice of */
+
+/* What one sweep saw, a shard. */
+typedef struct survey {
+	size_t limit[RELMQ__SHARDS];  /* of the index range                  */
+	size_t read[RELMQ__SHARDS];   /* entries of it                       */
+	size_t rank[RELMQ__SHARDS];   /* entries passed on the way up        */
+	size_t last[RELMQ__SHARDS];   /* rank of the last chosen             */
+	size_t chosen[RELMQ__SHARDS];
+} survey;
+
+bool relmq__sweep_init(relmq__sweep *s, bool by_key, size_t window)
+{
+	memset(s, 0, sizeof(*s));
+	s->by_key = by_key;
+	s->window = window;
+	s->row_bytes = 512;
+	return relmq__idset_init(&s->ids, window * 4) && relmq__idset_init(&s->keys, window * 4);
+}
+
+void relmq__sweep_free(relmq__sweep *s)
+{
+	relmq__idset_free(&s->ids);
+	relmq__idset_free(&s->keys);
+	relmq__buf_free(&s->sql);
+	free(s->found);
+	memset(s, 0, sizeof(*s));
+}
+
+static void lease_condition(relmq__buf *sql, const relmq__lease *lease)
+{
+	relmq__buf_addf(sql, "l.owner = '%s' AND l.expires_at > NOW(6)", lease->owner);
+}
+
+/* One short range a shard: a UNION ALL of those is read in milliseconds where one range
+ * over all shards would sort the whole backlog. */
+static void ready_range(
+    relmq__sweep *s, const relmq__lease *lease, unsigned shard, size_t limit)
+{
+	relmq__buf_addf(&s->sql,
+	    "(SELECT o.id, o.key_hash, l.shard, l.epoch, 0 AS status, 1 AS due FROM outbox_lease l"
+	    " STRAIGHT_JOIN message_outbox o FORCE INDEX (ready)"
+	    " ON o.status = 0 AND o.shard = %u WHERE l.shard = %u AND ", shard, shard);
+	lease_condition(&s->sql, lease);
+	relmq__buf_addf(&s->sql, " ORDER BY o.id LIMIT %zu) UNION ALL ", limit);
+}
+
+/* All FAILED rows: each holds its key, due or not. */
+static void holds(relmq__sweep *s, const relmq__lease *lease)
+{
+	relmq__buf_adds(&s->sql,
+	    "(SELECT o.id, o.key_hash, l.shard, l.epoch, 2 AS status, 0 AS due FROM outbox_lease l"
+	    " STRAIGHT_JOIN message_outbox o FORCE INDEX (ready)"
+	    " ON o.status = 2 AND o.shard = l.shard WHERE ");
+	lease_condition(&s->sql, lease);
+	relmq__buf_adds(&s->sql, ") UNION ALL ");
+}
+
+static void due(relmq__sweep *s, const relmq__lease *lease, int status)
+{
+	relmq__buf_addf(&s->sql,
+	    "(SELECT o.id, o.key_hash, l.shard, l.epoch, %d AS status, 1 AS due"
+	    " FROM message_outbox o FORCE INDEX (due)"
+	    " STRAIGHT_JOIN outbox_lease l ON l.shard = o.shard"
+	    " WHERE o.status = %d AND o.next_retry_at <= NOW(6) AND ", status, status);
+	lease_condition(&s->sql, lease);
+	relmq__buf_addf(&s->sql, " ORDER BY o.next_retry_at LIMIT %d)", DUE_LIMIT);
+}
+
+static void build(relmq__sweep *s, const relmq__lease *lease, size_t want, survey *v)
+{
+	relmq__buf_reset(&s->sql);
+	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
+		if (!lease->shards[i].held || lease->shards[i].draining)
+			continue;
+		size_t need = want * 2 / lease->held_count + 8 + lease->shards[i].in_flight;
+		v->limit[i] = relmq__depth_limit(&s->depth, i, need);
+		ready_range(s, lease, i, v->limit[i]);
+	}
+	if (s->by_key)
+		holds(s, lease);
+	due(s, lease, RELMQ__FAILED);
+	relmq__buf_adds(&s->sql, " UNION ALL ");
+	due(s, lease, RELMQ__SCHEDULED);
+}
+
+static bool note(relmq__sweep *s, const relmq__candidate *c)
+{
+	if (s->found_count == s->found_room) {
+		size_t room = s->found_room != 0 ? s->found_room * 2 : 1024;
+		relmq__candidate *found = realloc(s->found, room * sizeof(*found));
+		if (found == NULL)
+			return false;
+		s->found = found;
+		s->found_room = room;
+	}
+	s->found[s->found_count++] = *c;
+	return true;
+}
+
+static relmq_code read_found(
+    relmq__sweep *s, relmq__db *db, const relmq__lease *lease, survey *v, relmq_error *err)
+{
+	MYSQL_RES *res;
+	bool ok = !s->sql.failed;
+	s->found_count = 0;
+	if (!ok)
+		return relmq__fail_nomem(err);
+	relmq_code code = relmq__db_stream(db, s->sql.data, s->sql.len, &res, err);
+	if (code != RELMQ_OK)
+		return code;
+	for (MYSQL_ROW row; (row = mysql_fetch_row(res)) != NULL;) {
+		relmq__candidate c = {
+			.id = strtoull(row[0], NULL, 10),
+			.key_hash = (uint32_t) strtoul(row[1], NULL, 10),
+			.shard = (uint8_t) (strtoul(row[2], NULL, 10) % RELMQ__SHARDS),
+			.epoch = strtoull(row[3], NULL, 10),
+			.status = (uint8_t) strtoul(row[4], NULL, 10),
+			.due = row[5][0] == '1',
+		};
+		if (c.status == RELMQ__PENDING)
+			v->read[c.shard]++;
+		/* A lease that changed hands under us between tick and sweep is not ours to use. */
+		if (lease->shards[c.shard].epoch == c.epoch)
+			ok = ok && note(s, &c);
+	}
+	code = relmq__db_end(db, res, err);
+	return code == RELMQ_OK && !ok ? relmq__fail_nomem(err) : code;
+}
+
+/* Rows by id; of one id, the note that it is due before the note that it holds. */
+static int by_id(const void *a, const void *b)
+{
+	const relmq__candidate *x = a;
+	const relmq__candidate *y = b;
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return (int) y->due - (int) x->due;
+}
+
+/* May this one go? `failed` and `taken` are the keys met so far on the way up. */
+static bool may_go(relmq__sweep *s, const relmq__lease *lease, const relmq__candidate *c,
+    const relmq__idset *held, const relmq__idset *behind_failed)
+{
+	if (!c->due || lease->shards[c->shard].draining || relmq__idset_has(&s->ids, c->id))
+		return false;
+	if (!s->by_key)
+		return true;
+	if (relmq__idset_has(&s->keys, c->key_hash))
+		return false;
+	/* Behind a FAILED row nothing of its key goes but the lowest FAILED row itself. */
+	return c->status == RELMQ__FAILED ? !relmq__idset_has(behind_failed, c->key_hash)
+	                                  : !relmq__idset_has(held, c->key_hash);
+}
+
+static bool take(relmq__sweep *s, const relmq__candidate *c, survey *v)
+{
+	v->chosen[c->shard]++;
+	v->last[c->shard] = v->rank[c->shard];
+	return relmq__idset_add(&s->ids, c->id)
+	    && (!s->by_key || relmq__idset_add(&s->keys, c->key_hash));
+}
+
+/* Keep the first `want` candidates that may go, at the front of `found`. */
+static bool choose(relmq__sweep *s, const relmq__lease *lease, size_t want, survey *v, size_t *chosen)
+{
+	relmq__idset held, behind_failed; /* keys of any FAILED row; of FAILED rows passed on the way up */
+	bool ok = relmq__idset_init(&held, 64);
+	ok = relmq__idset_init(&behind_failed, 64) && ok;
+	if (s->found_count > 1)
+		qsort(s->found, s->found_count, sizeof(*s->found), by_id);
+	for (size_t i = 0; ok && i < s->found_count; i++)
+		if (s->found[i].status == RELMQ__FAILED)
+			ok = relmq__idset_add(&held, s->found[i].key_hash);
+	*chosen = 0;
+	for (size_t i = 0; ok && i < s->found_count && *chosen < want; i++) {
+		relmq__candidate c = s->found[i];
+		v->rank[c.shard] += c.status == RELMQ__PENDING;
+		if (may_go(s, lease, &c, &held, &behind_failed)) {
+			ok = take(s, &c, v);
+			s->found[(*chosen)++] = c;
+		}
+		if (c.status == RELMQ__FAILED)
+			ok = ok && relmq__idset_add(&behind_failed, c.key_hash);
+	}
+	relmq__idset_free(&held);
+	relmq__idset_free(&behind_failed);
+	return ok;
+}
+
+static void learn(relmq__sweep *s, const relmq__lease *lease, const survey *v)
+{
+	int64_t now = relmq__now_ms();
+	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
+		relmq__depth_seen seen = {
+			.limit = v->limit[i],
+			.read = v->read[i],
+			.useful = v->chosen[i] + lease->shards[i].in_flight,
+			.last_rank = v->last[i],
+			.starving = s->ids.count < s->window / 2,
+		};
+		if (v->limit[i] > 0)
+			relmq__depth_learn(&s->depth, i, &seen, now);
+	}
+}
+
+static void unchoose(relmq__sweep *s, const relmq__candidate *c)
+{
+	relmq__idset_remove(&s->ids, c->id);
+	if (s->by_key)
+		relmq__idset_remove(&s->keys, c->key_hash);
+}
+
+typedef struct hand_out {
+	relmq__sweep *sweep;
+	relmq__lease *lease;
+	relmq__hand_out_fn fn;
+	void *arg;
+	size_t count;
+} hand_out;
+
+static void give(void *arg, relmq__row *row)
+{
+	hand_out *h = arg;
+	h->sweep->bytes += row->item.body.len;
+	h->sweep->row_bytes = (h->sweep->row_bytes * 15 + row->item.body.len) / 16 + 1;
+	h->lease->shards[row->shard].in_flight++;
+	h->count++;
+	h->fn(h->arg, row);
+}
+
+relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease, size_t want,
+    size_t room, relmq__hand_out_fn fn, void *arg, size_t *handed, relmq_error *err)
+{
+	survey v;
+	size_t chosen = 0;
+	hand_out h = { s, lease, fn, arg, 0 };
+	memset(&v, 0, sizeof(v));
+	*handed = 0;
+	if (lease->held_count == 0)
+		return RELMQ_OK;
+	build(s, lease, want, &v);
+	relmq_code code = read_found(s, db, lease, &v, err);
+	if (code == RELMQ_OK && !choose(s, lease, want, &v, &chosen))
+		code = relmq__fail_nomem(err);
+	if (code == RELMQ_OK) {
+		learn(s, lease, &v);
+		code = relmq__sweep_payloads(db, &s->sql, s->found, chosen, room, s->row_bytes, give, &h, err);
+	}
+	/* What was chosen and not handed out (gone meanwhile, no room, an error) is free again. */
+	for (size_t i = 0; i < chosen; i++)
+		if (!s->found[i].handed)
+			unchoose(s, &s->found[i]);
+	*handed = h.count;
+	return code;
+}
+
+relmq_code relmq__sweep_probe(relmq__db *db, bool *any, relmq_error *err)
+{
+	int64_t found = 0;
+	relmq_code code = relmq__db_number(db,
+	    "SELECT 1 FROM DUAL WHERE EXISTS (SELECT 1 FROM message_outbox WHERE status = 0)"
+	    " OR EXISTS (SELECT 1 FROM message_outbox WHERE status = 2 AND next_retry_at <= NOW(6))"
+	    " OR EXISTS (SELECT 1 FROM message_outbox WHERE status = 4 AND next_retry_at <= NOW(6))",
+	    0, &found, err);
+	*any = found != 0;
+	return code;
+}
+
+void relmq__sweep_free_key(relmq__sweep *s, const relmq__row *row)
+{
+	if (s->by_key)
+		relmq__idset_remove(&s->keys, row->key_hash);
+}
+
+void relmq__sweep_forget(relmq__sweep *s, relmq__lease *lease, const relmq__row *row)
+{
+	relmq__idset_remove(&s->ids, row->id);
+	s->bytes -= row->item.body.len;
+	assert(lease->shards[row->shard].in_flight > 0);
+	lease->shards[row->shard].in_flight--;
+}

@@ -1,0 +1,54 @@
+/* publisher/sweep.h - look for work: which rows may go now, by one statement, and their
+ * contents by a second. Owns what is handed out (ids and keys), so that no row and no
+ * key goes twice. Knows no AMQP connection. */
+#ifndef RELMQ_PUBLISHER_SWEEP_H
+#define RELMQ_PUBLISHER_SWEEP_H
+
+#include "base/buf.h"
+#include "base/idset.h"
+#include "publisher/depth.h"
+#include "publisher/lease.h"
+#include "publisher/row.h"
+
+typedef struct relmq__candidate {
+	uint64_t id, epoch;
+	uint32_t key_hash;
+	uint8_t shard, status;
+	bool due;    /* FAILED and SCHEDULED: its time has come */
+	bool handed; /* out of our hands: its row is on its way   */
+} relmq__candidate;
+
+typedef struct relmq__sweep {
+	bool by_key;         /* ordering: "key" */
+	relmq__idset ids;    /* handed out, or settled but not yet committed */
+	relmq__idset keys;   /* key hashes of rows whose outcome is open     */
+	size_t bytes;        /* of handed-out rows                           */
+	size_t window;       /* rows wire can have in flight                   */
+	relmq__depth depth;  /* how far each shard's index range is read       */
+	size_t row_bytes;    /* moving average of a row's size               */
+	relmq__candidate *found;
+	size_t found_count, found_room;
+	relmq__buf sql;
+} relmq__sweep;
+
+typedef void (*relmq__hand_out_fn)(void *arg, relmq__row *row);
+
+bool relmq__sweep_init(relmq__sweep *s, bool by_key, size_t window);
+void relmq__sweep_free(relmq__sweep *s);
+
+/**
+ * Find at most `want` rows and hand each to `fn` (taken), until `room` bytes of payload
+ * are reached (one row goes in any case). A row that AMQP cannot carry is handed out
+ * with outcome REFUSED already set and item.reason filled.
+ */
+RELMQ_CHECK relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease,
+    size_t want, size_t room, relmq__hand_out_fn fn, void *arg, size_t *handed, relmq_error *err);
+/** Is there anything at all? One cheap probe, for idle times. */
+RELMQ_CHECK relmq_code relmq__sweep_probe(relmq__db *db, bool *any, relmq_error *err);
+
+/** The outcome is known: later rows of the key may go, if it leaves no hold. */
+void relmq__sweep_free_key(relmq__sweep *s, const relmq__row *row);
+/** The outcome is committed (or open again): the row itself may be found again. */
+void relmq__sweep_forget(relmq__sweep *s, relmq__lease *lease, const relmq__row *row);
+
+#endif

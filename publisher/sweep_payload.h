@@ -1,0 +1,14 @@
+/* publisher/sweep_payload.h - read the contents of chosen rows, bounded in bytes. */
+#ifndef RELMQ_PUBLISHER_SWEEP_PAYLOAD_H
+#define RELMQ_PUBLISHER_SWEEP_PAYLOAD_H
+
+#include "publisher/sweep.h"
+
+/**
+ * Read rows `c[0..n)` that are still in the state in which they were found and hand each
+ * to `fn`, until `room` bytes are used; those are marked `handed`. `row_bytes` is what a row is expected to take.
+ */
+RELMQ_CHECK relmq_code relmq__sweep_payloads(relmq__db *db, relmq__buf *sql, relmq__candidate *c,
+    size_t n, size_t room, size_t row_bytes, relmq__hand_out_fn fn, void *arg, relmq_error *err);
+
+#endif
