@@ -19,18 +19,22 @@ struct relmq_consumer {
 };
 
 /* An older caller's struct is shorter: what it does not have is zero. */
-static relmq_code read_opts(relmq_consumer_opts *to, const relmq_consumer_opts *from, relmq_error *err)
+static relmq_code read_opts(
+    relmq_consumer_opts *to, const relmq_consumer_opts *from, relmq_error *err)
 {
 	size_t known = sizeof(*to);
 	memset(to, 0, known);
 	if (from == NULL || from->struct_size < sizeof(from->struct_size))
-		return relmq__fail(err, RELMQ_EINVAL, 0, "opts: start from RELMQ_CONSUMER_OPTS_INIT");
+		return relmq__fail(
+		    err, RELMQ_EINVAL, 0, "opts: start from RELMQ_CONSUMER_OPTS_INIT");
 	for (size_t i = known; i < from->struct_size; i++)
 		if (((const unsigned char *) from)[i] != 0)
-			return relmq__fail(err, RELMQ_EINVAL, 0, "opts: a member this library does not know is set");
+			return relmq__fail(err, RELMQ_EINVAL, 0,
+			    "opts: a member this library does not know is set");
 	memcpy(to, from, from->struct_size < known ? from->struct_size : known);
 	if (to->amqp_uri == NULL || to->mysql_dsn == NULL)
-		return relmq__fail(err, RELMQ_EINVAL, 0, "opts: amqp_uri and mysql_dsn are required");
+		return relmq__fail(
+		    err, RELMQ_EINVAL, 0, "opts: amqp_uri and mysql_dsn are required");
 	return RELMQ_OK;
 }
 
@@ -66,7 +70,8 @@ relmq_code relmq_consumer_open(
 		code = relmq__uri_rabbitmq(o.amqp_uri, &c->settings.rabbitmq, err);
 	if (code == RELMQ_OK)
 		code = relmq__uri_mysql(o.mysql_dsn, &c->settings.mysql, err);
-	if (code == RELMQ_OK && (c->tiers = strdup(o.retry_tiers != NULL ? o.retry_tiers : "5s,30s,5m")) == NULL)
+	if (code == RELMQ_OK &&
+	    (c->tiers = strdup(o.retry_tiers != NULL ? o.retry_tiers : "5s,30s,5m")) == NULL)
 		code = relmq__fail_nomem(err);
 	if (code != RELMQ_OK) {
 		relmq_consumer_close(c);
@@ -90,7 +95,8 @@ static relmq_code split_tiers(const char *text, relmq__dlx_queue *q, relmq_error
 		if (q->tier_count == TIERS_MAX || relmq__duration_ms(tier) <= 0) {
 			free(tier);
 			return relmq__fail(err, RELMQ_ECONFIG, 0,
-			    "retry_tiers: at most %d durations such as 5s, with commas between", TIERS_MAX);
+			    "retry_tiers: at most %d durations such as 5s, with commas between",
+			    TIERS_MAX);
 		}
 		q->tiers[q->tier_count++] = tier;
 		text += text[n] == ',' ? n + 1 : n;
@@ -134,14 +140,17 @@ relmq_code relmq_consumer_handle(
 {
 	relmq__engine *e = &c->engine;
 	if (queue == NULL || queue[0] == '\0' || strlen(queue) > 200 || fn == NULL)
-		return relmq__fail(err, RELMQ_EINVAL, 0, "a queue of 1..200 bytes and a handler are required");
+		return relmq__fail(
+		    err, RELMQ_EINVAL, 0, "a queue of 1..200 bytes and a handler are required");
 	if (relmq__settings_dlx(&c->settings, queue) != NULL)
-		return relmq__fail(err, RELMQ_EINVAL, 0, "queue %.100s has a handler already", queue);
+		return relmq__fail(
+		    err, RELMQ_EINVAL, 0, "queue %.100s has a handler already", queue);
 	if (!grow(&e->queues, e->queue_count, sizeof(*e->queues)))
 		return relmq__fail_nomem(err);
 	relmq_code code = add_queue(c, queue, err);
 	if (code == RELMQ_OK)
-		code = relmq__handler_callback_open(&e->queues[e->queue_count].handler, fn, arg, err);
+		code =
+		    relmq__handler_callback_open(&e->queues[e->queue_count].handler, fn, arg, err);
 	if (code == RELMQ_OK)
 		e->queue_count++;
 	return code;

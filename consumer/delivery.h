@@ -23,10 +23,10 @@ struct relmq_delivery {
 	uint64_t generation; /* of the channel it came by                            */
 	uint64_t tag;
 	bool redelivered;
-	bool dropped;          /* not ours any more, or not started: never acked     */
-	bool duplicate;        /* already DONE: acked, no handler ran                */
-	unsigned attempt;      /* from the header x-relmq-attempt; 1 when absent     */
-	unsigned starts;       /* starts of it that message_inbox has recorded       */
+	bool dropped;     /* not ours any more, or not started: never acked     */
+	bool duplicate;   /* already DONE: acked, no handler ran                */
+	unsigned attempt; /* from the header x-relmq-attempt; 1 when absent     */
+	unsigned starts;  /* starts of it that message_inbox has recorded       */
 	relmq_verdict verdict;
 	char *header_text; /* scratch of relmq_delivery_header                       */
 	char reason[RELMQ__REASON_MAX + 1];

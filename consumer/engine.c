@@ -37,7 +37,8 @@ void relmq__engine_stop(relmq__engine *e)
 
 static size_t prefetch_of(const relmq__consumer_settings *s)
 {
-	size_t wanted = s->prefetch != 0 ? (size_t) s->prefetch : (size_t) (2 * s->workers * s->batch_max);
+	size_t wanted =
+	    s->prefetch != 0 ? (size_t) s->prefetch : (size_t) (2 * s->workers * s->batch_max);
 	return wanted < PREFETCH_MAX ? wanted : PREFETCH_MAX;
 }
 
@@ -107,7 +108,8 @@ static void free_queues(relmq__engine *e)
 static void log_totals(const relmq__engine *e)
 {
 	LOG_INFO("consumer",
-	    "stopped: %llu received, %llu effects, %llu duplicates, %llu retried, %llu parked, %llu dropped",
+	    "stopped: %llu received, %llu effects, %llu duplicates, %llu retried, %llu parked, "
+	    "%llu dropped",
 	    (unsigned long long) e->stats.received, (unsigned long long) e->stats.effects,
 	    (unsigned long long) e->stats.duplicates, (unsigned long long) e->stats.retried,
 	    (unsigned long long) e->stats.parked, (unsigned long long) e->stats.dropped);

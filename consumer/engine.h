@@ -45,19 +45,19 @@ struct relmq__engine {
 	const relmq__settings *settings;
 	relmq__engine_queue *queues;
 	size_t queue_count;
-	size_t prefetch;    /* a queue                                                 */
-	size_t room;        /* deliveries that can be out with workers and outlet      */
+	size_t prefetch; /* a queue                                                 */
+	size_t room;     /* deliveries that can be out with workers and outlet      */
 	relmq__worker *workers;
 	size_t worker_count;
 	pthread_t outlet_thread;
-	relmq__queue *to_outlet; /* relmq_delivery *, from workers */
-	relmq__queue *finished;  /* relmq_delivery *, to intake    */
+	relmq__queue *to_outlet;     /* relmq_delivery *, from workers */
+	relmq__queue *finished;      /* relmq_delivery *, to intake    */
 	_Atomic uint64_t generation; /* of intake's channel; 0: none open              */
 	_Atomic unsigned workers_up; /* with a database session                        */
-	atomic_bool stop;      /* asked to drain                                       */
-	atomic_bool draining;  /* workers finish what runs and drop what waits         */
-	atomic_bool quit;      /* threads end                                          */
-	atomic_bool fatal;     /* nothing helps but a person: fatal_error says what    */
+	atomic_bool stop;            /* asked to drain                                       */
+	atomic_bool draining;        /* workers finish what runs and drop what waits         */
+	atomic_bool quit;            /* threads end                                          */
+	atomic_bool fatal;           /* nothing helps but a person: fatal_error says what    */
 	relmq_error fatal_error;
 	relmq__engine_stats stats;
 };

@@ -15,11 +15,12 @@ typedef struct relmq__handler relmq__handler;
 typedef struct relmq__handler_ops {
 	/** One delivery inside the open transaction. On RETRY and REJECT says why by
 	 *  relmq_delivery_reason(). A database error stays visible in mysql_errno(db->mysql). */
-	relmq_verdict (*run)(relmq__handler *h, relmq_delivery *d, relmq__db *db, relmq__buf *scratch);
+	relmq_verdict (*run)(
+	    relmq__handler *h, relmq_delivery *d, relmq__db *db, relmq__buf *scratch);
 	/** All of a batch at once, or NULL when the kind has no faster way. RELMQ_DONE, or
 	 *  anything else: the worker rolls back and runs them one by one. */
-	relmq_verdict (*run_batch)(relmq__handler *h, relmq_delivery **ds, size_t n, relmq__db *db,
-	    relmq__buf *scratch);
+	relmq_verdict (*run_batch)(
+	    relmq__handler *h, relmq_delivery **ds, size_t n, relmq__db *db, relmq__buf *scratch);
 	void (*close)(relmq__handler *h);
 } relmq__handler_ops;
 

@@ -95,7 +95,8 @@ relmq_code relmq__inbox_claim_batch(
 	memcpy(sorted, ds, n * sizeof(relmq_delivery *));
 	qsort(sorted, n, sizeof(relmq_delivery *), by_id);
 	relmq__buf_reset(sql);
-	relmq__buf_adds(sql, "INSERT INTO message_inbox (consumer, msg_id, state, processed_at) VALUES ");
+	relmq__buf_adds(
+	    sql, "INSERT INTO message_inbox (consumer, msg_id, state, processed_at) VALUES ");
 	for (size_t i = 0; i < n; i++) {
 		relmq__buf_adds(sql, i > 0 ? ",(" : "(");
 		add_consumer(sql, sorted[i]);
@@ -116,8 +117,8 @@ relmq_code relmq__inbox_unclaim(
 	return exec(db, sql, NULL, err);
 }
 
-static relmq_code read_row(relmq__db *db, relmq__buf *sql, const relmq_delivery *d, const char *lock,
-    relmq__inbox_state *state, unsigned *starts, relmq_error *err)
+static relmq_code read_row(relmq__db *db, relmq__buf *sql, const relmq_delivery *d,
+    const char *lock, relmq__inbox_state *state, unsigned *starts, relmq_error *err)
 {
 	MYSQL_RES *res;
 	*state = RELMQ__INBOX_NONE;
@@ -147,8 +148,8 @@ static relmq_code insert_ignore(
 {
 	uint64_t affected = 0;
 	relmq__buf_reset(sql);
-	relmq__buf_adds(
-	    sql, "INSERT IGNORE INTO message_inbox (consumer, msg_id, state, processed_at) VALUES (");
+	relmq__buf_adds(sql,
+	    "INSERT IGNORE INTO message_inbox (consumer, msg_id, state, processed_at) VALUES (");
 	add_consumer(sql, d);
 	relmq__buf_add(sql, ",", 1);
 	add_id(sql, d);
@@ -158,15 +159,17 @@ static relmq_code insert_ignore(
 		return code;
 	*inserted = affected == 1;
 	if (*inserted && mysql_warning_count(db->mysql) > 0)
-		return relmq__fail(err, RELMQ_EINTERNAL, 0, "the inbox changed the message id on insert");
+		return relmq__fail(
+		    err, RELMQ_EINTERNAL, 0, "the inbox changed the message id on insert");
 	return RELMQ_OK;
 }
 
-static relmq_code become_done(relmq__db *db, relmq__buf *sql, const relmq_delivery *d, relmq_error *err)
+static relmq_code become_done(
+    relmq__db *db, relmq__buf *sql, const relmq_delivery *d, relmq_error *err)
 {
 	relmq__buf_reset(sql);
-	relmq__buf_addf(sql, "UPDATE message_inbox SET state = %d, processed_at = NOW(6)",
-	    RELMQ__INBOX_DONE);
+	relmq__buf_addf(
+	    sql, "UPDATE message_inbox SET state = %d, processed_at = NOW(6)", RELMQ__INBOX_DONE);
 	add_where(sql, d);
 	return exec(db, sql, NULL, err);
 }
@@ -192,13 +195,15 @@ relmq_code relmq__inbox_record_start(relmq__db *db, relmq__buf *sql, const relmq
     relmq__inbox_state *state, unsigned *starts, relmq_error *err)
 {
 	relmq__buf_reset(sql);
-	relmq__buf_adds(sql, "INSERT INTO message_inbox (consumer, msg_id, state, attempts) VALUES (");
+	relmq__buf_adds(
+	    sql, "INSERT INTO message_inbox (consumer, msg_id, state, attempts) VALUES (");
 	add_consumer(sql, d);
 	relmq__buf_add(sql, ",", 1);
 	add_id(sql, d);
 	relmq__buf_addf(sql,
 	    ",%d,1) ON DUPLICATE KEY UPDATE attempts = CASE WHEN state = %d THEN attempts + 1"
-	    " ELSE attempts END", RELMQ__INBOX_PROCESSING, RELMQ__INBOX_PROCESSING);
+	    " ELSE attempts END",
+	    RELMQ__INBOX_PROCESSING, RELMQ__INBOX_PROCESSING);
 	relmq_code code = exec(db, sql, NULL, err);
 	return code == RELMQ_OK ? read_row(db, sql, d, "", state, starts, err) : code;
 }

@@ -20,16 +20,16 @@ RELMQ_CHECK relmq_code relmq__inbox_known(relmq__db *db, relmq__buf *sql, relmq_
 
 /** Claim `n` ids that are not known, as DONE, in one INSERT sorted by id (so that two
  *  workers cannot deadlock). Fails with 1062 when one is there already. */
-RELMQ_CHECK relmq_code relmq__inbox_claim_batch(relmq__db *db, relmq__buf *sql,
-    relmq_delivery *const *ds, size_t n, relmq_error *err);
+RELMQ_CHECK relmq_code relmq__inbox_claim_batch(
+    relmq__db *db, relmq__buf *sql, relmq_delivery *const *ds, size_t n, relmq_error *err);
 /** Take back the claims of deliveries that did not run; same transaction. */
-RELMQ_CHECK relmq_code relmq__inbox_unclaim(relmq__db *db, relmq__buf *sql,
-    relmq_delivery *const *ds, size_t n, relmq_error *err);
+RELMQ_CHECK relmq_code relmq__inbox_unclaim(
+    relmq__db *db, relmq__buf *sql, relmq_delivery *const *ds, size_t n, relmq_error *err);
 
 /** Claim one id, waiting for a transaction that has it. DONE: it is a duplicate; else it
  *  is ours, becoming DONE with this transaction. */
-RELMQ_CHECK relmq_code relmq__inbox_claim_one(relmq__db *db, relmq__buf *sql, const relmq_delivery *d,
-    relmq__inbox_state *state, relmq_error *err);
+RELMQ_CHECK relmq_code relmq__inbox_claim_one(relmq__db *db, relmq__buf *sql,
+    const relmq_delivery *d, relmq__inbox_state *state, relmq_error *err);
 
 /** Record the start of a redelivered message, committed by itself: if the handler kills the
  *  process, this row remembers. Returns state and the number of recorded starts. */

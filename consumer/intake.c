@@ -18,8 +18,8 @@
 #include "mq/dispatcher.h"
 
 enum {
-	BUDGET = 512,   /* frames read before acks get their turn */
-	TICK_MS = 100,  /* heartbeats, single acks, stop          */
+	BUDGET = 512,  /* frames read before acks get their turn */
+	TICK_MS = 100, /* heartbeats, single acks, stop          */
 	ACK_TICK_MS = 5
 };
 
@@ -29,7 +29,7 @@ typedef struct intake {
 	relmq__dispatcher dispatcher;
 	relmq__acks acks;
 	relmq__outage outage;
-	size_t out; /* deliveries with workers and outlet, of any generation */
+	size_t out;         /* deliveries with workers and outlet, of any generation */
 	relmq_error broken; /* why the channel cannot be used any more */
 	bool is_broken;
 	uint64_t generation; /* counts openings; the engine's copy is 0 between them */
@@ -43,8 +43,8 @@ static void broke(intake *in, int code, const char *what, const char *text)
 		return;
 	in->is_broken = true;
 	(void) relmq__fail_from(&in->broken, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, code,
-	    "rabbitmq %s:%lld %s: %d %s", in->conn.settings->host, (long long) in->conn.settings->port, what,
-	    code, text);
+	    "rabbitmq %s:%lld %s: %d %s", in->conn.settings->host,
+	    (long long) in->conn.settings->port, what, code, text);
 }
 
 static void on_channel_closed(void *arg, int code, amqp_bytes_t text)
@@ -80,16 +80,17 @@ static void hand_over(intake *in, relmq_delivery *d)
 		abort();
 }
 
-static void on_deliver(void *arg, relmq__msg *msg, amqp_bytes_t consumer_tag, uint64_t tag,
-    bool redelivered)
+static void on_deliver(
+    void *arg, relmq__msg *msg, amqp_bytes_t consumer_tag, uint64_t tag, bool redelivered)
 {
 	intake *in = arg;
 	unsigned index;
 	relmq_delivery *d = relmq__delivery_new(msg);
-	if (d == NULL || !queue_of(in, consumer_tag, &index) || !relmq__acks_delivered(&in->acks, tag)
-	    || in->out >= in->engine->room) {
+	if (d == NULL || !queue_of(in, consumer_tag, &index) ||
+	    !relmq__acks_delivered(&in->acks, tag) || in->out >= in->engine->room) {
 		relmq__delivery_free(d);
-		broke(in, 0, "sent", d == NULL ? "more than memory holds" : "what was not asked for");
+		broke(
+		    in, 0, "sent", d == NULL ? "more than memory holds" : "what was not asked for");
 		return;
 	}
 	if (atomic_load(&in->engine->draining)) { /* it goes back when the channel closes */
@@ -122,23 +123,25 @@ static relmq_code consume_queue(intake *in, unsigned index, relmq_error *err)
 		return code;
 	(void) snprintf(tag, sizeof(tag), "%u:%.200s", index, q->settings->queue);
 	relmq__conn_begin(&in->conn);
-	bool ok = amqp_basic_consume(in->conn.state, RELMQ__CHANNEL, amqp_cstring_bytes(q->settings->queue),
-	              amqp_cstring_bytes(tag), 0, 0, 0, amqp_empty_table) != NULL;
+	bool ok = amqp_basic_consume(in->conn.state, RELMQ__CHANNEL,
+	              amqp_cstring_bytes(q->settings->queue), amqp_cstring_bytes(tag), 0, 0, 0,
+	              amqp_empty_table) != NULL;
 	relmq__conn_end(&in->conn);
 	return ok ? RELMQ_OK
 	          : relmq__conn_fail_reply(
-	              &in->conn, amqp_get_rpc_reply(in->conn.state), "basic.consume", err);
+	                &in->conn, amqp_get_rpc_reply(in->conn.state), "basic.consume", err);
 }
 
 /* Per consumer, not per channel (global): quorum queues refuse the latter. */
 static relmq_code set_prefetch(intake *in, relmq_error *err)
 {
 	relmq__conn_begin(&in->conn);
-	bool ok = amqp_basic_qos(
-	              in->conn.state, RELMQ__CHANNEL, 0, (uint16_t) in->engine->prefetch, 0) != NULL;
+	bool ok = amqp_basic_qos(in->conn.state, RELMQ__CHANNEL, 0, (uint16_t) in->engine->prefetch,
+	              0) != NULL;
 	relmq__conn_end(&in->conn);
 	return ok ? RELMQ_OK
-	          : relmq__conn_fail_reply(&in->conn, amqp_get_rpc_reply(in->conn.state), "basic.qos", err);
+	          : relmq__conn_fail_reply(
+	                &in->conn, amqp_get_rpc_reply(in->conn.state), "basic.qos", err);
 }
 
 /* All ladders are looked at before the first consume: a refusal closes the channel, and
@@ -170,7 +173,8 @@ static void wake_others(relmq__engine *e)
 
 static void lost(intake *in, const relmq_error *err)
 {
-	atomic_store(&in->engine->generation, 0); /* before anybody can think that an ack would count */
+	atomic_store(
+	    &in->engine->generation, 0); /* before anybody can think that an ack would count */
 	relmq__conn_close(&in->conn, false);
 	relmq__dispatcher_reset(&in->dispatcher);
 	relmq__outage_failed(&in->outage, err);
@@ -182,8 +186,9 @@ static void lost(intake *in, const relmq_error *err)
 static bool may_open(const intake *in)
 {
 	const relmq__engine *e = in->engine;
-	return relmq__outage_wait_ms(&in->outage) == 0 && !atomic_load(&e->draining)
-	    && atomic_load(&e->workers_up) == e->worker_count && in->out + e->prefetch * e->queue_count <= e->room;
+	return relmq__outage_wait_ms(&in->outage) == 0 && !atomic_load(&e->draining) &&
+	    atomic_load(&e->workers_up) == e->worker_count &&
+	    in->out + e->prefetch * e->queue_count <= e->room;
 }
 
 static void open_if_due(intake *in)
@@ -207,7 +212,8 @@ static void collect(intake *in)
 {
 	void *items[256];
 	size_t n;
-	while ((n = relmq__queue_pop_many(in->engine->finished, items, sizeof(items) / sizeof(items[0]))) > 0) {
+	while ((n = relmq__queue_pop_many(
+	            in->engine->finished, items, sizeof(items) / sizeof(items[0]))) > 0) {
 		for (size_t i = 0; i < n; i++) {
 			relmq_delivery *d = items[i];
 			in->out--;
@@ -292,7 +298,8 @@ static relmq_code loop(intake *in, relmq_error *err)
 			break;
 		if (stop_by != 0 && relmq__now_ms() >= stop_by)
 			return relmq__fail(err, RELMQ_ETIMEDOUT, 0,
-			    "%zu deliveries were not finished within shutdown_timeout; they are delivered again",
+			    "%zu deliveries were not finished within shutdown_timeout; they are "
+			    "delivered again",
 			    in->out);
 		if (in->conn.state == NULL)
 			open_if_due(in);

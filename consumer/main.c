@@ -9,7 +9,8 @@
 
 static relmq__engine engine;
 
-static relmq_code open_handler(relmq__handler **out, const relmq__handler_settings *h, relmq_error *err)
+static relmq_code open_handler(
+    relmq__handler **out, const relmq__handler_settings *h, relmq_error *err)
 {
 	if (h->kind == RELMQ__HANDLER_PLUGIN)
 		return relmq__handler_plugin_open(out, h->path, h->argument, err);

@@ -20,8 +20,8 @@ enum { WINDOW = 100, WINDOW_BYTES = 8 << 20, CONFIRM_TIMEOUT_MS = 30000, IDLE_MS
 typedef struct outlet {
 	relmq__engine *engine;
 	relmq__sender sender;
-	relmq__outage broker;   /* the connection                                   */
-	relmq__outage refusals; /* a full or missing tier: wait before trying again */
+	relmq__outage broker;     /* the connection                                   */
+	relmq__outage refusals;   /* a full or missing tier: wait before trying again */
 	relmq_delivery **waiting; /* ring, in order */
 	size_t head, count, room;
 } outlet;
@@ -46,8 +46,8 @@ static relmq_delivery *take(outlet *o)
 static bool goes_to_parking(const outlet *o, const relmq_delivery *d)
 {
 	const relmq__engine_queue *q = &o->engine->queues[d->queue_index];
-	return d->verdict == RELMQ_REJECT || q->dlx->tier_count == 0
-	    || (int64_t) d->attempt >= q->settings->max_attempts;
+	return d->verdict == RELMQ_REJECT || q->dlx->tier_count == 0 ||
+	    (int64_t) d->attempt >= q->settings->max_attempts;
 }
 
 static void count_forwarded(outlet *o, const relmq_delivery *d)
@@ -73,7 +73,8 @@ static void on_outcome(void *arg, relmq__item *item, relmq__outcome outcome)
 		return;
 	}
 	if (outcome == RELMQ__REFUSED) {
-		relmq_error err = { RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, item->code, "", "" };
+		relmq_error err = { RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, item->code, "",
+			"" };
 		(void) snprintf(err.text, sizeof(err.text), "%.*s refused message %.64s: %.80s",
 		    (int) item->routing_key.len, (const char *) item->routing_key.bytes,
 		    relmq_delivery_id(d), item->reason);
@@ -130,8 +131,8 @@ static relmq_code publish(outlet *o, relmq_error *err)
 {
 	relmq_code code = RELMQ_OK;
 	size_t n = o->count; /* each at most once a turn: a refusal puts it back */
-	while (code == RELMQ_OK && n-- > 0 && relmq__sender_ready(&o->sender)
-	    && relmq__outage_wait_ms(&o->refusals) == 0) {
+	while (code == RELMQ_OK && n-- > 0 && relmq__sender_ready(&o->sender) &&
+	    relmq__outage_wait_ms(&o->refusals) == 0) {
 		relmq_delivery *d = take(o);
 		if (d == NULL)
 			break; /* put back and dropped meanwhile */
@@ -148,8 +149,8 @@ static relmq_code turn(outlet *o, relmq_error *err)
 	if (!relmq__sender_is_open(&o->sender)) {
 		if (relmq__outage_wait_ms(&o->broker) > 0)
 			return RELMQ_OK;
-		relmq_code code
-		    = relmq__sender_open(&o->sender, &o->engine->settings->rabbitmq, "relmq-consumer outlet", err);
+		relmq_code code = relmq__sender_open(
+		    &o->sender, &o->engine->settings->rabbitmq, "relmq-consumer outlet", err);
 		if (code != RELMQ_OK)
 			return code;
 		relmq__outage_over(&o->broker);

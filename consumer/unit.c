@@ -56,8 +56,10 @@ static relmq_verdict call_handler(relmq__unit *u, relmq_delivery *d)
 	d->reason[0] = '\0';
 	relmq_verdict verdict = h->ops->run(h, d, u->db, &u->scratch);
 	if (verdict == RELMQ_DONE && !in_transaction(u)) {
-		LOG_ERROR("worker", "queue %s: the handler ended the transaction it was given (message %s);"
-		    " exactly-once is lost for it", d->queue, relmq_delivery_id(d));
+		LOG_ERROR("worker",
+		    "queue %s: the handler ended the transaction it was given (message %s);"
+		    " exactly-once is lost for it",
+		    d->queue, relmq_delivery_id(d));
 		relmq_delivery_reason(d, "handler ended the transaction it was given");
 		return RELMQ_RETRY;
 	}
@@ -70,8 +72,8 @@ static relmq_verdict call_handler(relmq__unit *u, relmq_delivery *d)
 /* --- batch ------------------------------------------------------------------------------- */
 
 /* Up to the first that must run alone: one whose start was recorded. */
-static relmq_code split_known(relmq__unit *u, relmq_delivery **ds, size_t *n, relmq_delivery **fresh,
-    size_t *fresh_count, relmq_error *err)
+static relmq_code split_known(relmq__unit *u, relmq_delivery **ds, size_t *n,
+    relmq_delivery **fresh, size_t *fresh_count, relmq_error *err)
 {
 	relmq__inbox_state *states = malloc(*n * sizeof(*states));
 	if (states == NULL)
@@ -98,8 +100,9 @@ static size_t run_handlers(relmq__unit *u, relmq_delivery **fresh, size_t n, boo
 	const relmq__handler_ops *ops = u->queue->handler->ops;
 	*failed = false;
 	if (ops->run_batch != NULL) {
-		*failed = ops->run_batch(u->queue->handler, fresh, n, u->db, &u->scratch) != RELMQ_DONE
-		    || !in_transaction(u);
+		*failed =
+		    ops->run_batch(u->queue->handler, fresh, n, u->db, &u->scratch) != RELMQ_DONE ||
+		    !in_transaction(u);
 		return n;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -141,8 +144,8 @@ static relmq_code run_claimed(
 	return code;
 }
 
-static relmq_code batch(
-    relmq__unit *u, relmq_delivery **ds, size_t n, relmq_delivery **fresh, size_t *ran, relmq_error *err)
+static relmq_code batch(relmq__unit *u, relmq_delivery **ds, size_t n, relmq_delivery **fresh,
+    size_t *ran, relmq_error *err)
 {
 	size_t count = 0, done = 0;
 	bool failed = false;
@@ -152,7 +155,8 @@ static relmq_code batch(
 		return code;
 	}
 	code = run_claimed(u, fresh, count, &done, &failed, err);
-	if (code != RELMQ_OK && relmq__db_classify((unsigned) mysql_errno(u->db->mysql)) == RELMQ__DB_PERMANENT)
+	if (code != RELMQ_OK &&
+	    relmq__db_classify((unsigned) mysql_errno(u->db->mysql)) == RELMQ__DB_PERMANENT)
 		failed = true; /* somebody claimed one of them meanwhile: alone each is decided */
 	if (failed) {
 		bool outage = code != RELMQ_OK && relmq__db_is_outage(u->db->class);
@@ -201,8 +205,8 @@ static relmq_code before_start(relmq__unit *u, relmq_delivery *d, bool *decided,
 	d->starts = d->duplicate ? 0 : starts;
 	*decided = d->duplicate;
 	if (!d->duplicate && (int64_t) starts > u->queue->settings->max_attempts) {
-		relmq_delivery_reason(d, "the consumer ended %u times while this message was with it",
-		    starts - 1);
+		relmq_delivery_reason(
+		    d, "the consumer ended %u times while this message was with it", starts - 1);
 		d->verdict = RELMQ_REJECT;
 		*decided = true;
 	}

@@ -26,7 +26,7 @@ typedef struct worker {
 	relmq__idset lanes; /* ids of the batch being formed, hashed */
 	bool up;
 	unsigned conflicts;
-	size_t singles; /* so many more are run alone: a batch of theirs failed */
+	size_t singles;        /* so many more are run alone: a batch of theirs failed */
 	relmq_delivery **held; /* taken from the queue, in order */
 	size_t at, count, batch_max;
 } worker;
@@ -155,9 +155,9 @@ static size_t batch_size(worker *w)
 		for (size_t i = 0; i < id.len; i++)
 			hash = (hash ^ ((const unsigned char *) id.bytes)[i]) * 1099511628211U;
 		hash >>= 1; /* the set cannot hold the largest number */
-		if (d->queue_index != first->queue_index || d->redelivered || id.len == 0
-		    || relmq__engine_stale(w->engine, d) || relmq__idset_has(&w->lanes, hash)
-		    || !relmq__idset_add(&w->lanes, hash))
+		if (d->queue_index != first->queue_index || d->redelivered || id.len == 0 ||
+		    relmq__engine_stale(w->engine, d) || relmq__idset_has(&w->lanes, hash) ||
+		    !relmq__idset_add(&w->lanes, hash))
 			break;
 	}
 	return n;
@@ -173,10 +173,12 @@ static void run_batch(worker *w, size_t n)
 	w->at += ran;
 	if (ran > 0)
 		w->conflicts = 0;
-	if (code == RELMQ_EDB && (w->db.class != RELMQ__DB_RETRY_TX || w->conflicts < CONFLICTS_MAX))
+	if (code == RELMQ_EDB &&
+	    (w->db.class != RELMQ__DB_RETRY_TX || w->conflicts < CONFLICTS_MAX))
 		recover(w, &err);
 	else if (ran == 0)
-		w->singles = n; /* one of them is bad: each alone, so that it costs the others only time */
+		w->singles =
+		    n; /* one of them is bad: each alone, so that it costs the others only time */
 }
 
 static void run_next(worker *w)
@@ -231,6 +233,7 @@ static void fini(worker *w)
 	relmq__buf_free(&w->unit.sql);
 	relmq__buf_free(&w->unit.scratch);
 	relmq__db_close(&w->db);
+	mysql_thread_end(); /* what the client library keeps a thread */
 }
 
 static void rest(worker *w)
@@ -246,7 +249,8 @@ void *relmq__worker_main(void *arg)
 {
 	worker w;
 	if (!init(&w, arg)) {
-		relmq_error err = { RELMQ_ENOMEM, RELMQ_F_FATAL, RELMQ_FROM_LIB, 0, "", "out of memory" };
+		relmq_error err = { RELMQ_ENOMEM, RELMQ_F_FATAL, RELMQ_FROM_LIB, 0, "",
+			"out of memory" };
 		relmq__engine_fail(((relmq__worker *) arg)->engine, &err);
 		return NULL;
 	}

@@ -118,12 +118,13 @@ static int run_declare(const relmq__settings *s, int argc, char **argv)
 			continue;
 		code = relmq__ladder_declare(&conn, q, &err);
 		if (code == RELMQ_OK)
-			(void) printf("%s: work queue, %zu tier(s) and %s.parked are declared\n", q->queue,
-			    q->tier_count, q->queue);
+			(void) printf("%s: work queue, %zu tier(s) and %s.parked are declared\n",
+			    q->queue, q->tier_count, q->queue);
 	}
 	relmq__conn_close(&conn, true);
 	if (code != RELMQ_OK && err.native == AMQP_PRECONDITION_FAILED)
-		return relmq__program_fail("%s (it exists with other arguments; nothing was changed)", err.text);
+		return relmq__program_fail(
+		    "%s (it exists with other arguments; nothing was changed)", err.text);
 	return code == RELMQ_OK ? finish_output() : relmq__program_fail("%s", err.text);
 }
 
@@ -220,8 +221,8 @@ static void print_text(const char *name, const char *text)
 static void print_body(amqp_bytes_t body)
 {
 	const unsigned char *p = body.bytes;
-	bool printable = relmq__utf8_ok(body.bytes, body.len) && memchr(p, '\0', body.len) == NULL
-	    && memchr(p, '\x1b', body.len) == NULL;
+	bool printable = relmq__utf8_ok(body.bytes, body.len) &&
+	    memchr(p, '\0', body.len) == NULL && memchr(p, '\x1b', body.len) == NULL;
 	(void) printf("body         %zu bytes%s\n", body.len, printable ? "" : ", in hex");
 	for (size_t i = 0; i < body.len; i++) {
 		if (printable)
@@ -245,7 +246,8 @@ static bool show_one(void *arg, const relmq__msg *msg, const char *queue)
 	print_text("key", m.key);
 	print_text("type", m.type);
 	print_text("queue", m.queue);
-	(void) printf("%-13s%lld\n%-13s%llds\n", "attempts", (long long) m.attempts, "age", (long long) m.age_s);
+	(void) printf("%-13s%lld\n%-13s%llds\n", "attempts", (long long) m.attempts, "age",
+	    (long long) m.age_s);
 	print_text("reason", m.reason);
 	relmq__table_to_json(&headers, &msg->props.headers);
 	print_text("headers", headers.data != NULL ? headers.data : "{}");
@@ -270,7 +272,8 @@ static int run_show(const relmq__settings *s, int argc, char **argv)
 		if (each_parked(s, s->dlx.queues[i].queue, show_one, &want, &err) != RELMQ_OK)
 			return relmq__program_fail("%s", err.text);
 	}
-	return want.found ? finish_output() : relmq__program_fail("no parked message has id %s", r.ids[0]);
+	return want.found ? finish_output()
+	                  : relmq__program_fail("no parked message has id %s", r.ids[0]);
 }
 
 /* --- replay ------------------------------------------------------------------------------------ */
@@ -302,10 +305,11 @@ static int run_replay(const relmq__settings *s, int argc, char **argv)
 		return status;
 	for (size_t i = 0; i < s->dlx.queue_count && code == RELMQ_OK; i++)
 		if (queue_wanted(&r, &s->dlx.queues[i]))
-			code = relmq__replay(&s->rabbitmq, s->dlx.queues[i].queue, !r.yes, replay_wanted, &r,
-			    &counts, &err);
+			code = relmq__replay(&s->rabbitmq, s->dlx.queues[i].queue, !r.yes,
+			    replay_wanted, &r, &counts, &err);
 	(void) printf("%llu of %llu parked message(s) %s\n", (unsigned long long) counts.replayed,
-	    (unsigned long long) counts.seen, r.yes ? "replayed" : "would be replayed; add --yes to do it");
+	    (unsigned long long) counts.seen,
+	    r.yes ? "replayed" : "would be replayed; add --yes to do it");
 	(void) fflush(stdout);
 	if (code != RELMQ_OK)
 		return relmq__program_fail("%s", err.text);
@@ -315,10 +319,13 @@ static int run_replay(const relmq__settings *s, int argc, char **argv)
 }
 
 const relmq__command relmq__dlx_commands[] = {
-	{ "declare", "[--queue Q]", "declare work queues, retry tiers and parking queues", run_declare },
-	{ "list", "[--queue Q]", "parked messages: id, key, queue, attempts, age, reason", run_list },
+	{ "declare", "[--queue Q]", "declare work queues, retry tiers and parking queues",
+	    run_declare },
+	{ "list", "[--queue Q]", "parked messages: id, key, queue, attempts, age, reason",
+	    run_list },
 	{ "show", "[--queue Q] ID", "one parked message, whole", run_show },
 	{ "replay", "[--queue Q] [--yes] [ID...]",
-	    "send parked messages back to their queue; says what it would do without --yes", run_replay },
+	    "send parked messages back to their queue; says what it would do without --yes",
+	    run_replay },
 	{ NULL, NULL, NULL, NULL },
 };

@@ -81,9 +81,9 @@ static relmq_code check_one(relmq__conn *c, const char *queue, relmq_error *err)
 	relmq__queue_info info;
 	relmq_code code = relmq__queue_inspect(c, queue, &info, err);
 	if (code != RELMQ_OK && err->native == AMQP_NOT_FOUND)
-		return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, AMQP_NOT_FOUND,
-		    "queue %s does not exist in vhost %s: run `relmq-dlx declare`", queue,
-		    c->settings->vhost);
+		return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP,
+		    AMQP_NOT_FOUND, "queue %s does not exist in vhost %s: run `relmq-dlx declare`",
+		    queue, c->settings->vhost);
 	return code;
 }
 
@@ -106,8 +106,9 @@ relmq_code relmq__ladder_check(relmq__conn *c, const relmq__dlx_queue *q, relmq_
  * would send copies to where the first publish already went. */
 static const char *const dropped[] = { "x-relmq-attempt", "x-relmq-reason", "x-relmq-queue",
 	"x-relmq-exchange", "x-relmq-routing-key", "x-death", "x-first-death-exchange",
-	"x-first-death-queue", "x-first-death-reason", "x-last-death-exchange", "x-last-death-queue",
-	"x-last-death-reason", "x-delivery-count", "x-acquired-count", "CC", "BCC" };
+	"x-first-death-queue", "x-first-death-reason", "x-last-death-exchange",
+	"x-last-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count", "CC",
+	"BCC" };
 enum { DROPPED = sizeof(dropped) / sizeof(dropped[0]), ORIGIN = 5 };
 
 static void entry_bytes(amqp_table_entry_t *e, const char *key, amqp_bytes_t value)
@@ -126,12 +127,14 @@ static void neutralise(relmq__msg *m)
 	m->props.delivery_mode = AMQP_DELIVERY_PERSISTENT;
 }
 
-static bool readdress(relmq__msg *m, const char *to, const char *queue, unsigned attempt,
-    const char *reason)
+static bool readdress(
+    relmq__msg *m, const char *to, const char *queue, unsigned attempt, const char *reason)
 {
 	bool forwarded = relmq__msg_header(m, "x-relmq-queue") != NULL;
-	amqp_bytes_t exchange = forwarded ? relmq__msg_header_bytes(m, "x-relmq-exchange") : m->exchange;
-	amqp_bytes_t key = forwarded ? relmq__msg_header_bytes(m, "x-relmq-routing-key") : m->routing_key;
+	amqp_bytes_t exchange =
+	    forwarded ? relmq__msg_header_bytes(m, "x-relmq-exchange") : m->exchange;
+	amqp_bytes_t key =
+	    forwarded ? relmq__msg_header_bytes(m, "x-relmq-routing-key") : m->routing_key;
 	amqp_table_entry_t added[ORIGIN];
 	arg_int(&added[0], "x-relmq-attempt", attempt);
 	entry_bytes(&added[1], "x-relmq-reason", amqp_cstring_bytes(reason));

@@ -12,8 +12,7 @@
 
 enum { RELMQ__QUEUE_NAME_SIZE = 256 };
 
-void relmq__ladder_tier_name(
-    char out[RELMQ__QUEUE_NAME_SIZE], const char *queue, const char *tier);
+void relmq__ladder_tier_name(char out[RELMQ__QUEUE_NAME_SIZE], const char *queue, const char *tier);
 void relmq__ladder_parked_name(char out[RELMQ__QUEUE_NAME_SIZE], const char *queue);
 
 /** Declare the parking queue, the tiers and the work queue (single active consumer), in this

@@ -42,7 +42,8 @@ relmq_code relmq__parking_ack(relmq__parking *p, uint64_t tag, relmq_error *err)
 	relmq__conn_begin(&p->conn);
 	int rc = amqp_basic_ack(p->conn.state, RELMQ__CHANNEL, tag, 0);
 	relmq__conn_end(&p->conn);
-	return rc == AMQP_STATUS_OK ? RELMQ_OK : relmq__conn_fail_status(&p->conn, rc, "basic.ack", err);
+	return rc == AMQP_STATUS_OK ? RELMQ_OK
+	                            : relmq__conn_fail_status(&p->conn, rc, "basic.ack", err);
 }
 
 void relmq__parking_close(relmq__parking *p)
@@ -63,14 +64,15 @@ static const char *reason_of(const relmq__msg *msg)
 	const amqp_field_value_t *deaths = relmq__msg_header(msg, "x-death");
 	if (ours.len > 0)
 		return text(ours);
-	if (deaths == NULL || deaths->kind != AMQP_FIELD_KIND_ARRAY || deaths->value.array.num_entries == 0
-	    || deaths->value.array.entries[0].kind != AMQP_FIELD_KIND_TABLE)
+	if (deaths == NULL || deaths->kind != AMQP_FIELD_KIND_ARRAY ||
+	    deaths->value.array.num_entries == 0 ||
+	    deaths->value.array.entries[0].kind != AMQP_FIELD_KIND_TABLE)
 		return "";
 	const amqp_table_t *latest = &deaths->value.array.entries[0].value.table;
 	for (int i = 0; i < latest->num_entries; i++) {
 		const amqp_table_entry_t *e = &latest->entries[i];
-		if (e->key.len == 6 && memcmp(e->key.bytes, "reason", 6) == 0
-		    && e->value.kind == AMQP_FIELD_KIND_UTF8)
+		if (e->key.len == 6 && memcmp(e->key.bytes, "reason", 6) == 0 &&
+		    e->value.kind == AMQP_FIELD_KIND_UTF8)
 			return text(e->value.value.bytes);
 	}
 	return "";

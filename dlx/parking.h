@@ -22,8 +22,8 @@ typedef struct relmq__parked {
 } relmq__parked;
 
 /** Connect and count. @retval RELMQ_EBROKER native 404: the queue does not exist */
-RELMQ_CHECK relmq_code relmq__parking_open(relmq__parking *p, const relmq__rabbitmq_settings *settings,
-    const char *work_queue, relmq_error *err);
+RELMQ_CHECK relmq_code relmq__parking_open(relmq__parking *p,
+    const relmq__rabbitmq_settings *settings, const char *work_queue, relmq_error *err);
 /** The next of those that were there at the start; NULL when there are no more. */
 RELMQ_CHECK relmq_code relmq__parking_next(
     relmq__parking *p, relmq__msg **msg, uint64_t *tag, relmq_error *err);

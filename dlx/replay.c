@@ -85,8 +85,9 @@ static relmq_code replay_all(replay *r, relmq__parking *p, const char *queue, bo
 	}
 }
 
-relmq_code relmq__replay(const relmq__rabbitmq_settings *settings, const char *work_queue, bool dry_run,
-    relmq__replay_filter wanted, void *arg, relmq__replay_counts *counts, relmq_error *err)
+relmq_code relmq__replay(const relmq__rabbitmq_settings *settings, const char *work_queue,
+    bool dry_run, relmq__replay_filter wanted, void *arg, relmq__replay_counts *counts,
+    relmq_error *err)
 {
 	relmq__parking parking;
 	replay r;

@@ -19,8 +19,8 @@ typedef bool (*relmq__replay_filter)(void *arg, const relmq__msg *msg, const cha
  * A crash at any line leaves a message in parking, in the work queue, or (between confirm
  * and ack) in both under one id, never in none.
  */
-RELMQ_CHECK relmq_code relmq__replay(const relmq__rabbitmq_settings *settings, const char *work_queue,
-    bool dry_run, relmq__replay_filter wanted, void *arg, relmq__replay_counts *counts,
-    relmq_error *err);
+RELMQ_CHECK relmq_code relmq__replay(const relmq__rabbitmq_settings *settings,
+    const char *work_queue, bool dry_run, relmq__replay_filter wanted, void *arg,
+    relmq__replay_counts *counts, relmq_error *err);
 
 #endif

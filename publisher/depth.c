@@ -4,7 +4,7 @@
 enum {
 	STEP = 4,
 	FACTOR_MAX = 4096,
-	RANGE_MAX = 400000,   /* 60 to 80 ms of covering index on two cores */
+	RANGE_MAX = 400000, /* 60 to 80 ms of covering index on two cores */
 	TRIAL_WAIT_MS = 100,
 	TRIAL_WAIT_MAX_MS = 5000
 };
@@ -40,7 +40,8 @@ static void end_trial(relmq__depth_shard *s, const relmq__depth_seen *seen, int6
 		s->trial_wait_ms = TRIAL_WAIT_MAX_MS;
 }
 
-void relmq__depth_learn(relmq__depth *d, unsigned shard, const relmq__depth_seen *seen, int64_t now_ms)
+void relmq__depth_learn(
+    relmq__depth *d, unsigned shard, const relmq__depth_seen *seen, int64_t now_ms)
 {
 	relmq__depth_shard *s = &d->shards[shard];
 	bool cut = seen->read >= seen->limit;

@@ -35,6 +35,7 @@ typedef struct relmq__depth_seen {
 
 /** Entries to read for a need of `need` rows. */
 size_t relmq__depth_limit(const relmq__depth *d, unsigned shard, size_t need);
-void relmq__depth_learn(relmq__depth *d, unsigned shard, const relmq__depth_seen *seen, int64_t now_ms);
+void relmq__depth_learn(
+    relmq__depth *d, unsigned shard, const relmq__depth_seen *seen, int64_t now_ms);
 
 #endif

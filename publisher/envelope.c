@@ -36,8 +36,8 @@ static bool all_digits(const char *s, size_t n)
 
 static bool set_priority(relmq__row *row, const json_t *value)
 {
-	if (!json_is_integer(value) || json_integer_value(value) < 0
-	    || json_integer_value(value) > PRIORITY_MAX)
+	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+	    json_integer_value(value) > PRIORITY_MAX)
 		return refuse(row, "properties.priority: must be a whole number from 0 to 255", "");
 	row->msg->props.priority = (uint8_t) json_integer_value(value);
 	row->msg->props._flags |= AMQP_BASIC_PRIORITY_FLAG;
@@ -48,12 +48,14 @@ static bool set_expiration(relmq__row *row, const json_t *value)
 {
 	char digits[24];
 	if (json_is_integer(value) && json_integer_value(value) >= 0) {
-		int n = snprintf(digits, sizeof(digits), "%lld", (long long) json_integer_value(value));
-		return set_text(row, &row->msg->props.expiration, AMQP_BASIC_EXPIRATION_FLAG, digits,
-		    (size_t) n);
+		int n =
+		    snprintf(digits, sizeof(digits), "%lld", (long long) json_integer_value(value));
+		return set_text(row, &row->msg->props.expiration, AMQP_BASIC_EXPIRATION_FLAG,
+		    digits, (size_t) n);
 	}
 	/* Anything but digits makes the broker close the channel. */
-	if (!json_is_string(value) || !all_digits(json_string_value(value), json_string_length(value)))
+	if (!json_is_string(value) ||
+	    !all_digits(json_string_value(value), json_string_length(value)))
 		return refuse(row, "properties.expiration: must be milliseconds", "");
 	return set_text(row, &row->msg->props.expiration, AMQP_BASIC_EXPIRATION_FLAG,
 	    json_string_value(value), json_string_length(value));
@@ -79,12 +81,15 @@ static bool set_property(relmq__row *row, const char *name, const json_t *value)
 		if (strcmp(name, texts[i].name) != 0)
 			continue;
 		if (!json_is_string(value) || json_string_length(value) > SHORTSTR_MAX)
-			return refuse(row, "properties: must be a string of at most 255 bytes: ", name);
-		return set_text(
-		    row, texts[i].to, texts[i].flag, json_string_value(value), json_string_length(value));
+			return refuse(
+			    row, "properties: must be a string of at most 255 bytes: ", name);
+		return set_text(row, texts[i].to, texts[i].flag, json_string_value(value),
+		    json_string_length(value));
 	}
-	return refuse(row, "properties: allowed are correlation_id, reply_to, priority, expiration,"
-	    " app_id; not ", name);
+	return refuse(row,
+	    "properties: allowed are correlation_id, reply_to, priority, expiration,"
+	    " app_id; not ",
+	    name);
 }
 
 static bool set_properties(relmq__row *row, relmq__column text)
@@ -116,8 +121,8 @@ static bool check_routing_headers(relmq__row *row)
 	const amqp_table_t *t = &row->msg->props.headers;
 	for (int i = 0; i < t->num_entries; i++) {
 		amqp_bytes_t key = t->entries[i].key;
-		bool cc = (key.len == 2 && memcmp(key.bytes, "CC", 2) == 0)
-		    || (key.len == 3 && memcmp(key.bytes, "BCC", 3) == 0);
+		bool cc = (key.len == 2 && memcmp(key.bytes, "CC", 2) == 0) ||
+		    (key.len == 3 && memcmp(key.bytes, "BCC", 3) == 0);
 		if (!cc)
 			continue;
 		const amqp_field_value_t *v = &t->entries[i].value;
@@ -136,15 +141,15 @@ static bool set_headers(relmq__row *row, const relmq__row_columns *c)
 	amqp_table_entry_t added[2];
 	size_t n = 0;
 	char why[160] = "";
-	if (c->headers.data != NULL
-	    && !relmq__table_from_json(
-	        row->msg, c->headers.data, c->headers.len, &row->msg->props.headers, why, sizeof(why)))
+	if (c->headers.data != NULL &&
+	    !relmq__table_from_json(row->msg, c->headers.data, c->headers.len,
+	        &row->msg->props.headers, why, sizeof(why)))
 		return refuse(row, "headers: ", why);
 	if (c->business_key.len > 0) {
 		added[n].key = amqp_cstring_bytes(ours[0]);
 		added[n].value.kind = AMQP_FIELD_KIND_UTF8;
-		added[n++].value.value.bytes
-		    = relmq__msg_bytes(row->msg, c->business_key.data, c->business_key.len);
+		added[n++].value.value.bytes =
+		    relmq__msg_bytes(row->msg, c->business_key.data, c->business_key.len);
 	}
 	added[n].key = amqp_cstring_bytes(ours[1]);
 	added[n].value.kind = AMQP_FIELD_KIND_I64;
@@ -162,14 +167,15 @@ bool relmq__envelope(relmq__row *row, const relmq__row_columns *c)
 	p->delivery_mode = AMQP_DELIVERY_PERSISTENT;
 	p->timestamp = c->created_us / 1000000;
 	row->item.reason[0] = '\0';
-	bool ok = set_text(row, &p->message_id, AMQP_BASIC_MESSAGE_ID_FLAG, c->msg_id.data, c->msg_id.len)
-	    && set_text(row, &p->correlation_id, AMQP_BASIC_CORRELATION_ID_FLAG, c->msg_id.data,
-	        c->msg_id.len)
-	    && set_text(row, &p->type, AMQP_BASIC_TYPE_FLAG, c->type.data, c->type.len)
-	    && set_text(row, &p->content_type, AMQP_BASIC_CONTENT_TYPE_FLAG, c->content_type.data,
-	        c->content_type.len)
-	    && set_properties(row, c->properties) && set_headers(row, c)
-	    && relmq__msg_set_body(m, c->payload.data, c->payload.len);
+	bool ok = set_text(row, &p->message_id, AMQP_BASIC_MESSAGE_ID_FLAG, c->msg_id.data,
+	              c->msg_id.len) &&
+	    set_text(row, &p->correlation_id, AMQP_BASIC_CORRELATION_ID_FLAG, c->msg_id.data,
+	        c->msg_id.len) &&
+	    set_text(row, &p->type, AMQP_BASIC_TYPE_FLAG, c->type.data, c->type.len) &&
+	    set_text(row, &p->content_type, AMQP_BASIC_CONTENT_TYPE_FLAG, c->content_type.data,
+	        c->content_type.len) &&
+	    set_properties(row, c->properties) && set_headers(row, c) &&
+	    relmq__msg_set_body(m, c->payload.data, c->payload.len);
 	row->item.exchange = m->exchange;
 	row->item.routing_key = m->routing_key;
 	row->item.body = m->body;

@@ -13,8 +13,8 @@ typedef struct relmq__column {
 } relmq__column;
 
 typedef struct relmq__row_columns {
-	relmq__column msg_id, business_key, exchange, routing_key, type, content_type, headers, properties,
-	    payload;
+	relmq__column msg_id, business_key, exchange, routing_key, type, content_type, headers,
+	    properties, payload;
 	uint64_t created_us; /* microseconds since 1970, the database's clock */
 } relmq__row_columns;
 

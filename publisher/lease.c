@@ -50,7 +50,8 @@ static relmq_code read_held(relmq__lease *l, relmq__db *db, relmq_error *err)
 	char sql[192];
 	MYSQL_RES *res;
 	int n = snprintf(sql, sizeof(sql),
-	    "SELECT shard, epoch FROM outbox_lease WHERE owner = '%s' AND expires_at > NOW(6)", l->owner);
+	    "SELECT shard, epoch FROM outbox_lease WHERE owner = '%s' AND expires_at > NOW(6)",
+	    l->owner);
 	relmq_code code = relmq__db_query(db, sql, (size_t) n, &res, err);
 	if (code != RELMQ_OK)
 		return code;
@@ -71,8 +72,8 @@ static relmq_code read_held(relmq__lease *l, relmq__db *db, relmq_error *err)
 		l->shards[i].draining = l->shards[i].draining && held[i];
 	}
 	if (before != l->held_count)
-		LOG_INFO("lease", "%u of %d shards are ours, %u relays live", l->held_count, RELMQ__SHARDS,
-		    l->relays);
+		LOG_INFO("lease", "%u of %d shards are ours, %u relays live", l->held_count,
+		    RELMQ__SHARDS, l->relays);
 	return RELMQ_OK;
 }
 
@@ -82,11 +83,13 @@ static relmq_code renew(relmq__lease *l, relmq__db *db, relmq_error *err)
 	int64_t asked_ms = relmq__now_ms();
 	relmq_code code = relmq__db_execf(db, NULL, err,
 	    "INSERT INTO outbox_relay (owner, expires_at) VALUES ('%s', " UNTIL ")"
-	    " ON DUPLICATE KEY UPDATE expires_at = " UNTIL, l->owner, us, us);
+	    " ON DUPLICATE KEY UPDATE expires_at = " UNTIL,
+	    l->owner, us, us);
 	if (code == RELMQ_OK)
 		code = relmq__db_execf(db, NULL, err,
 		    "UPDATE outbox_lease SET expires_at = " UNTIL
-		    " WHERE owner = '%s' AND expires_at > NOW(6)", us, l->owner);
+		    " WHERE owner = '%s' AND expires_at > NOW(6)",
+		    us, l->owner);
 	/* Counted from before the question was asked: never later than the database's view. */
 	if (code == RELMQ_OK)
 		atomic_store(&l->stop_ms, asked_ms + l->lease_ms - l->lease_ms / MARGIN);
@@ -113,8 +116,8 @@ static relmq_code claim(relmq__lease *l, relmq__db *db, unsigned share, relmq_er
 	if (code != RELMQ_OK || got == 0)
 		return code;
 	/* Rows of relays that are long gone are only noise to a person who looks. */
-	code = relmq__db_execf(db, NULL, err,
-	    "DELETE FROM outbox_relay WHERE expires_at < NOW(6) - INTERVAL 1 HOUR");
+	code = relmq__db_execf(
+	    db, NULL, err, "DELETE FROM outbox_relay WHERE expires_at < NOW(6) - INTERVAL 1 HOUR");
 	return code == RELMQ_OK ? read_held(l, db, err) : code;
 }
 

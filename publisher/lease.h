@@ -14,10 +14,10 @@
 
 typedef struct relmq__lease_shard {
 	bool held;
-	bool draining;        /* over our share: no new rows, released when in_flight is 0 */
-	uint64_t epoch;       /* raised by the database at every change of owner           */
-	uint64_t bridged;     /* epoch we held right before with nobody in between; 0: none */
-	size_t in_flight;     /* rows handed out and not settled                           */
+	bool draining;    /* over our share: no new rows, released when in_flight is 0 */
+	uint64_t epoch;   /* raised by the database at every change of owner           */
+	uint64_t bridged; /* epoch we held right before with nobody in between; 0: none */
+	size_t in_flight; /* rows handed out and not settled                           */
 } relmq__lease_shard;
 
 typedef struct relmq__lease {
@@ -25,8 +25,8 @@ typedef struct relmq__lease {
 	int64_t lease_ms;
 	relmq__lease_shard shards[RELMQ__SHARDS];
 	unsigned held_count;
-	unsigned relays;        /* live ones, this one too                 */
-	int64_t next_tick_ms;   /* when relmq__lease_tick() is due         */
+	unsigned relays;         /* live ones, this one too                 */
+	int64_t next_tick_ms;    /* when relmq__lease_tick() is due         */
 	_Atomic int64_t stop_ms; /* wire publishes nothing after this moment */
 } relmq__lease;
 

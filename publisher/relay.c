@@ -19,7 +19,8 @@ static int start_wire(relmq__relay *r, pthread_t *wire)
 
 static void log_totals(relmq__relay *r)
 {
-	LOG_INFO("relay", "stopped: %llu read, %llu confirmed, %llu refused, %llu abandoned, %llu in doubt",
+	LOG_INFO("relay",
+	    "stopped: %llu read, %llu confirmed, %llu refused, %llu abandoned, %llu in doubt",
 	    (unsigned long long) r->stats.read, (unsigned long long) r->stats.confirmed,
 	    (unsigned long long) r->stats.refused, (unsigned long long) r->stats.abandoned,
 	    (unsigned long long) r->stats.unknown);

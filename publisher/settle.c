@@ -16,10 +16,11 @@ static void join_rows(relmq__buf *sql, const relmq__lease *lease, relmq__row *co
 {
 	relmq__buf_adds(sql, "JSON_TABLE('[");
 	for (size_t i = 0; i < n; i++)
-		relmq__buf_addf(sql, "%s[%llu,%llu]", i > 0 ? "," : "", (unsigned long long) rows[i]->id,
-		    epoch_of(lease, rows[i]));
+		relmq__buf_addf(sql, "%s[%llu,%llu]", i > 0 ? "," : "",
+		    (unsigned long long) rows[i]->id, epoch_of(lease, rows[i]));
 	relmq__buf_adds(sql,
-	    "]', '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$[0]', epoch BIGINT UNSIGNED PATH '$[1]')) j"
+	    "]', '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$[0]', epoch BIGINT UNSIGNED PATH "
+	    "'$[1]')) j"
 	    " STRAIGHT_JOIN message_outbox o ON o.id = j.id"
 	    " STRAIGHT_JOIN outbox_lease l ON l.shard = o.shard AND l.epoch = j.epoch");
 }
@@ -38,7 +39,8 @@ relmq_code relmq__settle_confirmed(relmq__db *db, const relmq__lease *lease, rel
 	relmq__buf_adds(sql, keep_sent ? "UPDATE " : "DELETE o FROM ");
 	join_rows(sql, lease, rows, n);
 	if (keep_sent)
-		relmq__buf_adds(sql, " SET o.status = 1, o.next_retry_at = NULL, o.last_error = NULL");
+		relmq__buf_adds(
+		    sql, " SET o.status = 1, o.next_retry_at = NULL, o.last_error = NULL");
 	relmq__buf_addf(sql, " WHERE l.owner = '%s'", lease->owner);
 	return run(db, sql, settled, err);
 }
@@ -50,7 +52,8 @@ bool relmq__settle_abandons(const relmq__row *row, const relmq__publisher_settin
 
 static int64_t delay_us(const relmq__row *row, const relmq__publisher_settings *s)
 {
-	size_t step = row->retry_count < s->retry_delay_count ? row->retry_count : s->retry_delay_count - 1;
+	size_t step =
+	    row->retry_count < s->retry_delay_count ? row->retry_count : s->retry_delay_count - 1;
 	return relmq__jitter_ms(s->retry_delays_ms[step]) * 1000;
 }
 
@@ -60,7 +63,8 @@ static void add_refused(relmq__buf *json, const relmq__lease *lease, const relmq
 	bool abandon = relmq__settle_abandons(row, settings);
 	relmq__buf_addf(json, "[%llu,%llu,%u,%u,%d,%lld,", (unsigned long long) row->id,
 	    epoch_of(lease, row), (unsigned) row->status, (unsigned) row->retry_count,
-	    abandon ? RELMQ__ABANDONED : RELMQ__FAILED, abandon ? 0LL : (long long) delay_us(row, settings));
+	    abandon ? RELMQ__ABANDONED : RELMQ__FAILED,
+	    abandon ? 0LL : (long long) delay_us(row, settings));
 	relmq__buf_add_json(json, row->item.reason, strlen(row->item.reason));
 	relmq__buf_add(json, "]", 1);
 }
@@ -85,11 +89,14 @@ relmq_code relmq__settle_refused(relmq__db *db, const relmq__lease *lease, relmq
 	    " was INT PATH '$[2]', tries INT UNSIGNED PATH '$[3]', becomes INT PATH '$[4]',"
 	    " delay BIGINT PATH '$[5]', why VARCHAR(1024) CHARACTER SET utf8mb4 PATH '$[6]')) j"
 	    /* Guarded by what was read: a row that a person has meanwhile retried or skipped stays. */
-	    " STRAIGHT_JOIN message_outbox o ON o.id = j.id AND o.status = j.was AND o.retry_count = j.tries"
+	    " STRAIGHT_JOIN message_outbox o ON o.id = j.id AND o.status = j.was AND o.retry_count "
+	    "= j.tries"
 	    " STRAIGHT_JOIN outbox_lease l ON l.shard = o.shard AND l.epoch = j.epoch"
 	    " SET o.status = j.becomes, o.retry_count = o.retry_count + 1, o.last_error = j.why,"
-	    " o.next_retry_at = CASE WHEN j.becomes = %d THEN NOW(6) + INTERVAL j.delay MICROSECOND END"
-	    " WHERE l.owner = '%s'", RELMQ__FAILED, lease->owner);
+	    " o.next_retry_at = CASE WHEN j.becomes = %d THEN NOW(6) + INTERVAL j.delay "
+	    "MICROSECOND END"
+	    " WHERE l.owner = '%s'",
+	    RELMQ__FAILED, lease->owner);
 	if (json.failed)
 		sql->failed = true;
 	relmq__buf_free(&json);

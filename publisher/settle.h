@@ -16,9 +16,9 @@ RELMQ_CHECK relmq_code relmq__settle_confirmed(relmq__db *db, const relmq__lease
     relmq_error *err);
 
 /** Refused: FAILED with its next attempt, or ABANDONED. */
-RELMQ_CHECK relmq_code relmq__settle_refused(relmq__db *db, const relmq__lease *lease, relmq__buf *sql,
-    relmq__row *const *rows, size_t n, const relmq__publisher_settings *settings, uint64_t *settled,
-    relmq_error *err);
+RELMQ_CHECK relmq_code relmq__settle_refused(relmq__db *db, const relmq__lease *lease,
+    relmq__buf *sql, relmq__row *const *rows, size_t n, const relmq__publisher_settings *settings,
+    uint64_t *settled, relmq_error *err);
 
 /** Will this refusal be the last? */
 bool relmq__settle_abandons(const relmq__row *row, const relmq__publisher_settings *settings);

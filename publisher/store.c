@@ -17,11 +17,11 @@
 #include "publisher/sweep.h"
 
 enum {
-	SETTLE_ROWS = 500,   /* rows one statement settles at most             */
-	SETTLE_WAIT_MS = 5,  /* an outcome never waits longer for company      */
+	SETTLE_ROWS = 500,  /* rows one statement settles at most             */
+	SETTLE_WAIT_MS = 5, /* an outcome never waits longer for company      */
 	POLL_MIN_MS = 1,
-	COST_FACTOR = 2,     /* never poll more often than this times its cost */
-	LOCK_WAIT_PARTS = 4  /* a lock wait is bounded by this part of a lease */
+	COST_FACTOR = 2,    /* never poll more often than this times its cost */
+	LOCK_WAIT_PARTS = 4 /* a lock wait is bounded by this part of a lease */
 };
 
 typedef struct pile { /* rows that wait to be settled */
@@ -96,7 +96,8 @@ static void collect(store *s)
 {
 	void *rows[256];
 	size_t n;
-	while ((n = relmq__queue_pop_many(s->relay->to_store, rows, sizeof(rows) / sizeof(rows[0]))) > 0) {
+	while ((n = relmq__queue_pop_many(
+	            s->relay->to_store, rows, sizeof(rows) / sizeof(rows[0]))) > 0) {
 		s->with_wire -= n;
 		for (size_t i = 0; i < n; i++)
 			sort_outcome(s, rows[i]);
@@ -117,7 +118,8 @@ static void note_gone(store *s, size_t n, uint64_t settled)
 	if (settled >= n)
 		return;
 	s->relay->stats.gone += n - settled;
-	LOG_WARN("store", "%llu of %zu rows were already gone, changed, or another relay's when settled",
+	LOG_WARN("store",
+	    "%llu of %zu rows were already gone, changed, or another relay's when settled",
 	    (unsigned long long) (n - settled), n);
 }
 
@@ -127,8 +129,8 @@ static relmq_code settle_confirmed(store *s, relmq_error *err)
 	size_t n = p->count < SETTLE_ROWS ? p->count : SETTLE_ROWS;
 	uint64_t settled = 0;
 	RELMQ_FAIL_POINT("publisher.acked");
-	relmq_code code = relmq__settle_confirmed(&s->db, &s->relay->lease, &s->sql, p->rows, n,
-	    s->settings->keep_sent, &settled, err);
+	relmq_code code = relmq__settle_confirmed(
+	    &s->db, &s->relay->lease, &s->sql, p->rows, n, s->settings->keep_sent, &settled, err);
 	if (code != RELMQ_OK)
 		return code;
 	RELMQ_FAIL_POINT("publisher.settled");
@@ -143,7 +145,8 @@ static void log_refusal(const relmq__row *row, bool abandoned)
 {
 	if (abandoned)
 		LOG_ERROR("store", "row %llu is ABANDONED after %u attempts: %s",
-		    (unsigned long long) row->id, (unsigned) row->retry_count + 1, row->item.reason);
+		    (unsigned long long) row->id, (unsigned) row->retry_count + 1,
+		    row->item.reason);
 	else
 		LOG_WARN("store", "row %llu failed (attempt %u): %s", (unsigned long long) row->id,
 		    (unsigned) row->retry_count + 1, row->item.reason);
@@ -174,9 +177,9 @@ static relmq_code settle_refused(store *s, relmq_error *err)
 
 static bool ripe(const store *s, const pile *p)
 {
-	return p->count >= SETTLE_ROWS
-	    || (p->count > 0
-	        && (relmq__now_ms() - p->since_ms >= SETTLE_WAIT_MS || s->with_wire == 0));
+	return p->count >= SETTLE_ROWS ||
+	    (p->count > 0 &&
+	        (relmq__now_ms() - p->since_ms >= SETTLE_WAIT_MS || s->with_wire == 0));
 }
 
 static relmq_code settle(store *s, relmq_error *err)
@@ -214,8 +217,8 @@ static size_t byte_room(const store *s)
 
 static bool may_sweep(const store *s)
 {
-	return s->stop_by_ms == 0 && atomic_load(&s->relay->wire_up) && s->outstanding < s->room
-	    && (byte_room(s) > 0 || s->outstanding == 0) && relmq__now_ms() >= s->next_sweep_ms;
+	return s->stop_by_ms == 0 && atomic_load(&s->relay->wire_up) && s->outstanding < s->room &&
+	    (byte_room(s) > 0 || s->outstanding == 0) && relmq__now_ms() >= s->next_sweep_ms;
 }
 
 static void plan_next_sweep(store *s, int64_t began_us, size_t handed)
@@ -238,8 +241,8 @@ static relmq_code sweep(store *s, relmq_error *err)
 	if (s->idle)
 		code = relmq__sweep_probe(&s->db, &any, err);
 	if (code == RELMQ_OK && any)
-		code = relmq__sweep_run(&s->sweep, &s->db, &s->relay->lease, s->room - s->outstanding,
-		    byte_room(s), hand_out, s, &handed, err);
+		code = relmq__sweep_run(&s->sweep, &s->db, &s->relay->lease,
+		    s->room - s->outstanding, byte_room(s), hand_out, s, &handed, err);
 	plan_next_sweep(s, began_us, handed);
 	return code;
 }
@@ -324,9 +327,9 @@ static bool init(store *s, relmq__relay *r)
 	s->pause_ms = POLL_MIN_MS;
 	s->confirmed.rows = calloc(s->room, sizeof(relmq__row *));
 	s->refused.rows = calloc(s->room, sizeof(relmq__row *));
-	return s->confirmed.rows != NULL && s->refused.rows != NULL
-	    && relmq__sweep_init(&s->sweep, s->settings->ordering == RELMQ__ORDER_KEY,
-	        (size_t) s->settings->window);
+	return s->confirmed.rows != NULL && s->refused.rows != NULL &&
+	    relmq__sweep_init(
+	        &s->sweep, s->settings->ordering == RELMQ__ORDER_KEY, (size_t) s->settings->window);
 }
 
 static void free_pile(store *s, pile *p)
@@ -392,7 +395,8 @@ static relmq_code last_words(store *s, relmq_error *err)
 		code = relmq__lease_release_all(&s->relay->lease, &s->db, err);
 	if (s->outstanding > 0)
 		return relmq__fail(err, RELMQ_ETIMEDOUT, 0,
-		    "%zu rows were not settled within shutdown_timeout; they go again under the same ids",
+		    "%zu rows were not settled within shutdown_timeout; they go again under the "
+		    "same ids",
 		    s->outstanding);
 	return code;
 }

@@ -18,10 +18,10 @@ enum { DUE_LIMIT = 500 }; /* due FAILED or SCHEDULED rows that a sweep takes not
 
 /* What one sweep saw, a shard. */
 typedef struct survey {
-	size_t limit[RELMQ__SHARDS];  /* of the index range                  */
-	size_t read[RELMQ__SHARDS];   /* entries of it                       */
-	size_t rank[RELMQ__SHARDS];   /* entries passed on the way up        */
-	size_t last[RELMQ__SHARDS];   /* rank of the last chosen             */
+	size_t limit[RELMQ__SHARDS]; /* of the index range                  */
+	size_t read[RELMQ__SHARDS];  /* entries of it                       */
+	size_t rank[RELMQ__SHARDS];  /* entries passed on the way up        */
+	size_t last[RELMQ__SHARDS];  /* rank of the last chosen             */
 	size_t chosen[RELMQ__SHARDS];
 } survey;
 
@@ -50,13 +50,13 @@ static void lease_condition(relmq__buf *sql, const relmq__lease *lease)
 
 /* One short range a shard: a UNION ALL of those is read in milliseconds where one range
  * over all shards would sort the whole backlog. */
-static void ready_range(
-    relmq__sweep *s, const relmq__lease *lease, unsigned shard, size_t limit)
+static void ready_range(relmq__sweep *s, const relmq__lease *lease, unsigned shard, size_t limit)
 {
 	relmq__buf_addf(&s->sql,
 	    "(SELECT o.id, o.key_hash, l.shard, l.epoch, 0 AS status, 1 AS due FROM outbox_lease l"
 	    " STRAIGHT_JOIN message_outbox o FORCE INDEX (ready)"
-	    " ON o.status = 0 AND o.shard = %u WHERE l.shard = %u AND ", shard, shard);
+	    " ON o.status = 0 AND o.shard = %u WHERE l.shard = %u AND ",
+	    shard, shard);
 	lease_condition(&s->sql, lease);
 	relmq__buf_addf(&s->sql, " ORDER BY o.id LIMIT %zu) UNION ALL ", limit);
 }
@@ -78,7 +78,8 @@ static void due(relmq__sweep *s, const relmq__lease *lease, int status)
 	    "(SELECT o.id, o.key_hash, l.shard, l.epoch, %d AS status, 1 AS due"
 	    " FROM message_outbox o FORCE INDEX (due)"
 	    " STRAIGHT_JOIN outbox_lease l ON l.shard = o.shard"
-	    " WHERE o.status = %d AND o.next_retry_at <= NOW(6) AND ", status, status);
+	    " WHERE o.status = %d AND o.next_retry_at <= NOW(6) AND ",
+	    status, status);
 	lease_condition(&s->sql, lease);
 	relmq__buf_addf(&s->sql, " ORDER BY o.next_retry_at LIMIT %d)", DUE_LIMIT);
 }
@@ -173,14 +174,16 @@ static bool take(relmq__sweep *s, const relmq__candidate *c, survey *v)
 {
 	v->chosen[c->shard]++;
 	v->last[c->shard] = v->rank[c->shard];
-	return relmq__idset_add(&s->ids, c->id)
-	    && (!s->by_key || relmq__idset_add(&s->keys, c->key_hash));
+	return relmq__idset_add(&s->ids, c->id) &&
+	    (!s->by_key || relmq__idset_add(&s->keys, c->key_hash));
 }
 
 /* Keep the first `want` candidates that may go, at the front of `found`. */
-static bool choose(relmq__sweep *s, const relmq__lease *lease, size_t want, survey *v, size_t *chosen)
+static bool choose(
+    relmq__sweep *s, const relmq__lease *lease, size_t want, survey *v, size_t *chosen)
 {
-	relmq__idset held, behind_failed; /* keys of any FAILED row; of FAILED rows passed on the way up */
+	relmq__idset held;          /* keys of any FAILED row               */
+	relmq__idset behind_failed; /* keys of FAILED rows passed on the way */
 	bool ok = relmq__idset_init(&held, 64);
 	ok = relmq__idset_init(&behind_failed, 64) && ok;
 	if (s->found_count > 1)
@@ -261,7 +264,8 @@ relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease,
 		code = relmq__fail_nomem(err);
 	if (code == RELMQ_OK) {
 		learn(s, lease, &v);
-		code = relmq__sweep_payloads(db, &s->sql, s->found, chosen, room, s->row_bytes, give, &h, err);
+		code = relmq__sweep_payloads(
+		    db, &s->sql, s->found, chosen, room, s->row_bytes, give, &h, err);
 	}
 	/* What was chosen and not handed out (gone meanwhile, no room, an error) is free again. */
 	for (size_t i = 0; i < chosen; i++)

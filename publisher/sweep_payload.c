@@ -26,14 +26,28 @@ typedef struct page {
 	bool nomem;
 } page;
 
-enum { COL_ID, COL_RETRY, COL_MSG_ID, COL_KEY, COL_EXCHANGE, COL_RKEY, COL_TYPE, COL_CTYPE,
-	COL_HEADERS, COL_PROPS, COL_CREATED, COL_LENGTH, COL_PAYLOAD };
+enum {
+	COL_ID,
+	COL_RETRY,
+	COL_MSG_ID,
+	COL_KEY,
+	COL_EXCHANGE,
+	COL_RKEY,
+	COL_TYPE,
+	COL_CTYPE,
+	COL_HEADERS,
+	COL_PROPS,
+	COL_CREATED,
+	COL_LENGTH,
+	COL_PAYLOAD
+};
 
 static void build(relmq__buf *sql, const relmq__candidate *c, size_t n, bool small_only)
 {
 	relmq__buf_reset(sql);
 	relmq__buf_addf(sql,
-	    "SELECT o.id, o.retry_count, o.msg_id, o.business_key, o.exchange, o.routing_key, o.type,"
+	    "SELECT o.id, o.retry_count, o.msg_id, o.business_key, o.exchange, o.routing_key, "
+	    "o.type,"
 	    " o.content_type, LEFT(o.headers, %d), LEFT(o.properties, %d),"
 	    " CAST(UNIX_TIMESTAMP(o.created_at) * 1000000 AS UNSIGNED), OCTET_LENGTH(o.payload), ",
 	    HEADERS_MAX_BYTES, HEADERS_MAX_BYTES);
@@ -111,7 +125,8 @@ static void take(page *p, MYSQL_ROW row, const unsigned long *len)
 	p->fn(p->arg, r);
 }
 
-static relmq_code read_page(relmq__db *db, relmq__buf *sql, page *p, bool small_only, relmq_error *err)
+static relmq_code read_page(
+    relmq__db *db, relmq__buf *sql, page *p, bool small_only, relmq_error *err)
 {
 	MYSQL_RES *res;
 	build(sql, p->c, p->n, small_only);

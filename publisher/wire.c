@@ -41,8 +41,8 @@ static relmq__row *next_pending(wire *w)
 {
 	if (w->pending_at == w->pending_count) {
 		w->pending_at = 0;
-		w->pending_count
-		    = relmq__queue_pop_many(w->relay->to_wire, (void **) w->pending, BURST);
+		w->pending_count =
+		    relmq__queue_pop_many(w->relay->to_wire, (void **) w->pending, BURST);
 	}
 	return w->pending_at < w->pending_count ? w->pending[w->pending_at++] : NULL;
 }
@@ -68,8 +68,8 @@ static void connect_if_due(wire *w)
 	relmq_error err;
 	if (relmq__outage_wait_ms(&w->outage) > 0)
 		return;
-	if (relmq__sender_open(&w->sender, &w->relay->settings->rabbitmq, "relmq-publisher", &err)
-	    != RELMQ_OK) {
+	if (relmq__sender_open(
+	        &w->sender, &w->relay->settings->rabbitmq, "relmq-publisher", &err) != RELMQ_OK) {
 		lost(w, &err);
 		return;
 	}

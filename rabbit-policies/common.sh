@@ -5,9 +5,9 @@
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 me=$(basename -- "$0")
-# shellcheck disable=SC2034 # read by the scripts that source this
-vhost=/ dry_run=
+vhost=/
 node=
+dry_run=
 queues=()
 
 # Exit 2: the answer is not known (bad usage, no broker); 1 is verify's "differs".
@@ -16,7 +16,6 @@ die() {
 	exit 2
 }
 
-# shellcheck disable=SC2034
 parse_options() {
 	while (($# > 0)); do
 		case $1 in

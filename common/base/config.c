@@ -198,23 +198,34 @@ static relmq_code read_value(reader *r, const relmq__config_key *k, json_t *valu
 	return relmq__fail(r->err, RELMQ_EINTERNAL, 0, "%s: no such type", r->path);
 }
 
-/* The default as the file would say it; lists: one word an item. */
+static json_t *words_json(const char *words)
+{
+	json_t *list = json_array();
+	while (list != NULL && *words != '\0') {
+		size_t len = strcspn(words, " ");
+		if (json_array_append_new(list, json_stringn(words, len)) != 0) {
+			json_decref(list);
+			return NULL;
+		}
+		words += len + strspn(words + len, " ");
+	}
+	return list;
+}
+
+/* The default as the file would say it; NULL: out of memory. */
 static json_t *fallback_json(const relmq__config_key *k)
 {
 	const char *text = k->fallback != NULL ? k->fallback : "";
-	if (k->type == RELMQ__CONFIG_INT)
+	switch (k->type) {
+	case RELMQ__CONFIG_INT:
 		return json_integer(strtoll(text, NULL, 10));
-	if (k->type == RELMQ__CONFIG_BOOL)
+	case RELMQ__CONFIG_BOOL:
 		return json_boolean(strcmp(text, "true") == 0);
-	if (k->type != RELMQ__CONFIG_LIST)
+	case RELMQ__CONFIG_LIST:
+		return words_json(text);
+	default:
 		return json_string(text);
-	json_t *list = json_array();
-	while (*text != '\0') {
-		size_t len = strcspn(text, " ");
-		(void) json_array_append_new(list, json_stringn(text, len));
-		text += len + strspn(text + len, " ");
 	}
-	return list;
 }
 
 /* A default goes the way of a value in the file; so it cannot be out of range either. */

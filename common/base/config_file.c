@@ -48,7 +48,7 @@ static relmq_code refuse_syntax(const char *file, json_error_t *e, relmq_error *
 	char *near = why != json_error_duplicate_key ? strstr(e->text, " near ") : NULL;
 	if (near != NULL)
 		*near = '\0';
-	if (why == json_error_out_of_memory)
+	if (why == json_error_out_of_memory || e->text[0] == '\0')
 		return relmq__fail_nomem(err);
 	relmq__buf where = { 0 };
 	relmq__buf_addf(&where, "%s:%d:%d", file, e->line, e->column);

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 
 enum {
+	TEXT_SIZE = sizeof(((relmq_error *) 0)->text),
 	FILE_SHOWN = 70,  /* bytes of a file's name that a message has room for */
 	VALUE_SHOWN = 40, /* of a value or an unknown key                       */
 	WORD_MAX = 48     /* the longest key that can be a slip of another      */
@@ -168,7 +169,6 @@ void relmq__config_unknown(const relmq__config_key *table, const char *key, relm
 
 relmq_code relmq__config_refuse(relmq_error *err, const char *file, const char *fmt, ...)
 {
-	enum { TEXT_SIZE = sizeof(err->text) };
 	char text[TEXT_SIZE * 4];
 	size_t len = strlen(file);
 	size_t skip = len > FILE_SHOWN ? len - FILE_SHOWN : 0;

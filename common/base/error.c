@@ -8,8 +8,8 @@
 const char *relmq_code_name(relmq_code code)
 {
 	switch (code) {
-#define X(name, val, text)      \
-	case RELMQ_##name:      \
+#define X(name, val, text) \
+	case RELMQ_##name: \
 		return "RELMQ_" #name;
 		RELMQ_CODE_MAP(X)
 #undef X
@@ -22,8 +22,8 @@ const char *relmq_code_name(relmq_code code)
 const char *relmq_code_text(relmq_code code)
 {
 	switch (code) {
-#define X(name, val, text)      \
-	case RELMQ_##name:      \
+#define X(name, val, text) \
+	case RELMQ_##name: \
 		return text;
 		RELMQ_CODE_MAP(X)
 #undef X

@@ -10,14 +10,14 @@ bool relmq__log_on(relmq_log_level level);
 void relmq__log_write(relmq_log_level level, const char *subject, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-#define RELMQ_LOG(level, subject, ...)                                   \
-	do {                                                             \
-		if (relmq__log_on(level))                                \
-			relmq__log_write(level, subject, __VA_ARGS__);   \
+#define RELMQ_LOG(level, subject, ...)                                 \
+	do {                                                           \
+		if (relmq__log_on(level))                              \
+			relmq__log_write(level, subject, __VA_ARGS__); \
 	} while (0)
 #define LOG_ERROR(subject, ...) RELMQ_LOG(RELMQ_LOG_ERROR, subject, __VA_ARGS__)
-#define LOG_WARN(subject, ...) RELMQ_LOG(RELMQ_LOG_WARN, subject, __VA_ARGS__)
-#define LOG_INFO(subject, ...) RELMQ_LOG(RELMQ_LOG_INFO, subject, __VA_ARGS__)
+#define LOG_WARN(subject, ...)  RELMQ_LOG(RELMQ_LOG_WARN, subject, __VA_ARGS__)
+#define LOG_INFO(subject, ...)  RELMQ_LOG(RELMQ_LOG_INFO, subject, __VA_ARGS__)
 #define LOG_DEBUG(subject, ...) RELMQ_LOG(RELMQ_LOG_DEBUG, subject, __VA_ARGS__)
 
 /** The programs' sink: stderr, one write() a line, "2026-12-01T00:00:00.000Z info wire: text". */

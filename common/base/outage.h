@@ -19,7 +19,10 @@ typedef struct relmq__outage {
 	int64_t since_ms, retry_at_ms;
 } relmq__outage;
 
-#define RELMQ__OUTAGE_INIT(subject, what) { subject, what, { 100, 10000, 0 }, false, 0, 0, 0 }
+#define RELMQ__OUTAGE_INIT(subject, what)                        \
+	{                                                        \
+		subject, what, { 100, 10000, 0 }, false, 0, 0, 0 \
+	}
 
 /** A try failed: log if this is news (first, or another reason), set when to try again. */
 void relmq__outage_failed(relmq__outage *o, const relmq_error *err);

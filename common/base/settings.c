@@ -66,7 +66,7 @@ static relmq_code read_secret(char **secret, const char *file, const char *env, 
     const char *key, relmq_error *err)
 {
 	relmq__buf text = { 0 };
-	relmq_error inner;
+	relmq_error inner = RELMQ_ERROR_INIT;
 	relmq_code rc = RELMQ_OK;
 	if (file[0] != '\0')
 		rc = first_line(file, &text, &inner);

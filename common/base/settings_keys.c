@@ -14,7 +14,8 @@
 #define DURATION(S, m) .type = RELMQ__CONFIG_DURATION, AT(S, m, int64_t)
 #define CHOICE(S, m)   .type = RELMQ__CONFIG_CHOICE, AT(S, m, int)
 #define LIST(S, m, T, count)                                      \
-	.type = RELMQ__CONFIG_LIST, AT(S, m, T *), .size = sizeof(T), \
+	.type = RELMQ__CONFIG_LIST, AT(S, m, T),                      \
+	.size = sizeof(*((relmq__##S *) 0)->m),                       \
 	.count_offset = RELMQ__CONFIG_AT(relmq__##S, count, size_t)
 #define SECTION(S, m, T) .type = RELMQ__CONFIG_OBJECT, AT(S, m, T)
 /* clang-format on */
@@ -96,7 +97,7 @@ static const relmq__config_key publisher_keys[] = {
 	{ "shutdown_timeout", DURATION(publisher_settings, shutdown_timeout_ms), .fallback = "30s",
 	    .min = 0, .max = 60 * MINUTE,
 	    .help = "Longest wait for confirms in flight when stopping" },
-	{ "retry_delays", LIST(publisher_settings, retry_delays_ms, int64_t, retry_delay_count),
+	{ "retry_delays", LIST(publisher_settings, retry_delays_ms, int64_t *, retry_delay_count),
 	    .fallback = "30s 1m 5m 30m 2h", .min = 1, .max = 32, .sub = &delay_item,
 	    .help = "Waits after a refusal, the last one repeated" },
 	{ "max_attempts", INT(publisher_settings, max_attempts), .fallback = "10", .min = 1,
@@ -117,7 +118,7 @@ static const relmq__config_key statement_item = {
 static const relmq__config_key handler_keys[] = {
 	{ "kind", CHOICE(handler_settings, kind), .flags = RELMQ__CONFIG_REQUIRED,
 	    .choices = handler_kinds, .help = "Who gives a message its effect" },
-	{ "statements", LIST(handler_settings, statements, char *, statement_count), .max = 64,
+	{ "statements", LIST(handler_settings, statements, char **, statement_count), .max = 64,
 	    .sub = &statement_item, .help = "sql: run in this order, in the inbox's transaction" },
 	{ "path", FILE_AT(handler_settings, path), .fallback = "",
 	    .help = "plugin: shared object" },
@@ -157,8 +158,8 @@ static const relmq__config_key consumer_keys[] = {
 	{ "shutdown_timeout", DURATION(consumer_settings, shutdown_timeout_ms), .fallback = "30s",
 	    .min = 0, .max = 60 * MINUTE,
 	    .help = "Longest wait for running handlers when stopping" },
-	{ "queues", LIST(consumer_settings, queues, relmq__consumer_queue, queue_count), .max = 256,
-	    .sub = &consumer_queue_item, .help = "What is consumed" },
+	{ "queues", LIST(consumer_settings, queues, relmq__consumer_queue *, queue_count),
+	    .max = 256, .sub = &consumer_queue_item, .help = "What is consumed" },
 	{ .key = NULL },
 };
 
@@ -169,7 +170,7 @@ static const relmq__config_key tier_item = {
 const relmq__config_key relmq__dlx_queue_keys[] = {
 	{ "queue", TEXT(dlx_queue, queue), .flags = RELMQ__CONFIG_REQUIRED, .min = 1, .max = 200,
 	    .help = "Work queue" },
-	{ "tiers", LIST(dlx_queue, tiers, char *, tier_count), .fallback = "5s 30s 5m", .min = 1,
+	{ "tiers", LIST(dlx_queue, tiers, char **, tier_count), .fallback = "5s 30s 5m", .min = 1,
 	    .max = 10, .flags = RELMQ__CONFIG_UNIQUE, .sub = &tier_item,
 	    .help = "Waits before each next attempt; a queue each, called after the text" },
 	{ .key = NULL },
@@ -179,7 +180,7 @@ static const relmq__config_key dlx_queue_item = { .type = RELMQ__CONFIG_OBJECT,
 	.sub = relmq__dlx_queue_keys };
 
 static const relmq__config_key dlx_keys[] = {
-	{ "queues", LIST(dlx_settings, queues, relmq__dlx_queue, queue_count), .max = 256,
+	{ "queues", LIST(dlx_settings, queues, relmq__dlx_queue *, queue_count), .max = 256,
 	    .sub = &dlx_queue_item,
 	    .help = "Ladders; empty: the default one for each consumer queue" },
 	{ .key = NULL },

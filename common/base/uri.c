@@ -60,7 +60,7 @@ static bool is_plain(char c)
 
 static relmq_code decode(parts *p, const char *part, const char *s, size_t n, char **out)
 {
-	char *to = *out = malloc(n + 1);
+	char *to = *out = calloc(1, n + 1);
 	if (to == NULL)
 		return relmq__fail_nomem(p->err);
 	for (size_t i = 0; i < n; i++) {
@@ -79,7 +79,6 @@ static relmq_code decode(parts *p, const char *part, const char *s, size_t n, ch
 			    "such as / (%2F), @ (%40), # (%23), ? (%3F)");
 		}
 	}
-	*to = '\0';
 	return strlen(*out) <= PART_MAX ? RELMQ_OK : refuse(p, part, "is longer than 255 bytes");
 }
 

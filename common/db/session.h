@@ -26,6 +26,7 @@ typedef enum relmq__db_class {
 	RELMQ__DB_PERMANENT  /* the statement itself is wrong                               */
 } relmq__db_class;
 
+/** 4031 is two errors; here it is MySQL's (idle for too long). relmq__db_fail() knows the server. */
 relmq__db_class relmq__db_classify(unsigned error_number);
 /** True for every class that is an outage: nobody's fault, no attempt is charged. */
 bool relmq__db_is_outage(relmq__db_class c);
@@ -40,8 +41,9 @@ typedef struct relmq__db {
 /**
  * Connect and set the session up. On failure everything is closed again, the class
  * is set, and `err` says host, port and reason (wrong password, unreachable, unknown
- * database: one line each, no secret).
- * `lock_wait_s` bounds row and metadata lock waits of this session.
+ * database: one line each, no secret), with RELMQ_F_FATAL when the class is permanent.
+ * `lock_wait_s` bounds row and metadata lock waits of this session; keep it below the read
+ * time-out. The server drops the session after a minute (or two read time-outs) of silence.
  */
 RELMQ_CHECK relmq_code relmq__db_open(
     relmq__db *db, const relmq__mysql_settings *settings, unsigned lock_wait_s, relmq_error *err);
@@ -65,7 +67,8 @@ RELMQ_CHECK relmq_code relmq__db_end(relmq__db *db, MYSQL_RES *res, relmq_error 
 RELMQ_CHECK relmq_code relmq__db_number(
     relmq__db *db, const char *sql, int64_t otherwise, int64_t *out, relmq_error *err);
 
-/** Translate the connection's last error: fills `err` (RELMQ_EDB, native, sqlstate, text) and db->class. */
+/** Translate the connection's last error: fills `err` (RELMQ_EDB, native, sqlstate, one line of
+ *  text; RELMQ_F_RETRY and RELMQ_F_TX_LOST unless permanent) and db->class. */
 relmq_code relmq__db_fail(relmq__db *db, const char *doing, relmq_error *err);
 
 /** SQL literals that no sql_mode and no character set can break. */

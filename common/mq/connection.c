@@ -44,8 +44,8 @@ relmq_code relmq__conn_fail_status(
 	const char *text = amqp_error_string2(status);
 	if (c->watched && atomic_load(&c->watch.fired))
 		text = "no progress within send_timeout; the socket was shut down";
-	return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, status, "%s: %s: %s",
-	    where(c, at, sizeof(at)), doing, text);
+	return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, status,
+	    "%s: %s: %s", where(c, at, sizeof(at)), doing, text);
 }
 
 relmq_code relmq__conn_fail_reply(
@@ -57,13 +57,13 @@ relmq_code relmq__conn_fail_reply(
 	amqp_bytes_t reason = amqp_empty_bytes;
 	if (reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION)
 		return relmq__conn_fail_status(c, reply.library_error, doing, err);
-	if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION
-	    && reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
+	if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION &&
+	    reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
 		amqp_connection_close_t *m = reply.reply.decoded;
 		code = m->reply_code;
 		reason = m->reply_text;
-	} else if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION
-	    && reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
+	} else if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION &&
+	    reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
 		amqp_channel_close_t *m = reply.reply.decoded;
 		code = m->reply_code;
 		reason = m->reply_text;
@@ -71,14 +71,15 @@ relmq_code relmq__conn_fail_reply(
 		return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, 0,
 		    "%s: %s: unexpected answer", where(c, at, sizeof(at)), doing);
 	}
-	return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, code, "%s: %s: %d %s",
-	    where(c, at, sizeof(at)), doing, code, relmq__bytes_text(reason, text, sizeof(text)));
+	return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, code,
+	    "%s: %s: %d %s", where(c, at, sizeof(at)), doing, code,
+	    relmq__bytes_text(reason, text, sizeof(text)));
 }
 
 bool relmq__reply_closed_channel(amqp_rpc_reply_t reply)
 {
-	return reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION
-	    && reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD;
+	return reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION &&
+	    reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD;
 }
 
 int relmq__conn_fd(const relmq__conn *c)
@@ -138,7 +139,8 @@ static amqp_rpc_reply_t login(relmq__conn *c, const char *name)
 	entries[3].value.value.table.entries = caps;
 	amqp_table_t properties = { 4, entries };
 	return amqp_login_with_properties(c->state, s->vhost, 0, (int) s->frame_max,
-	    (int) (s->heartbeat_ms / 1000), &properties, AMQP_SASL_METHOD_PLAIN, s->user, s->password);
+	    (int) (s->heartbeat_ms / 1000), &properties, AMQP_SASL_METHOD_PLAIN, s->user,
+	    s->password);
 }
 
 relmq_code relmq__conn_reopen_channel(relmq__conn *c, relmq_error *err)
@@ -158,8 +160,8 @@ static relmq_code connect_socket(relmq__conn *c, relmq_error *err)
 	amqp_socket_t *socket = amqp_tcp_socket_new(c->state);
 	if (socket == NULL)
 		return relmq__fail_nomem(err);
-	int rc = amqp_socket_open_noblock(
-	    socket, c->settings->host, (int) c->settings->port, &bound);
+	int rc =
+	    amqp_socket_open_noblock(socket, c->settings->host, (int) c->settings->port, &bound);
 	if (rc != AMQP_STATUS_OK)
 		return relmq__conn_fail_status(c, rc, "connect", err);
 	int fd = amqp_get_sockfd(c->state);

@@ -89,8 +89,8 @@ static relmq_code content_body(relmq__dispatcher *d, const amqp_frame_t *f, relm
 	return RELMQ_OK;
 }
 
-static void send_ok(relmq__dispatcher *d, amqp_channel_t channel, amqp_method_number_t method,
-    void *decoded)
+static void send_ok(
+    relmq__dispatcher *d, amqp_channel_t channel, amqp_method_number_t method, void *decoded)
 {
 	relmq__conn_begin(d->conn);
 	(void) amqp_send_method(d->conn->state, channel, method, decoded);
@@ -239,7 +239,8 @@ static relmq_code read_got(relmq__dispatcher *d, relmq__msg **msg, relmq_error *
 	*msg = d->got;
 	d->got = NULL;
 	if (*msg == NULL) /* the channel or the connection closed in mid-message */
-		return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY, "the broker broke off a message");
+		return relmq__fail(
+		    err, RELMQ_EBROKER, RELMQ_F_RETRY, "the broker broke off a message");
 	return RELMQ_OK;
 }
 
@@ -248,8 +249,8 @@ relmq_code relmq__dispatch_get(
 {
 	*msg = NULL;
 	relmq__conn_begin(d->conn);
-	amqp_rpc_reply_t reply
-	    = amqp_basic_get(d->conn->state, RELMQ__CHANNEL, amqp_cstring_bytes(queue), 0);
+	amqp_rpc_reply_t reply =
+	    amqp_basic_get(d->conn->state, RELMQ__CHANNEL, amqp_cstring_bytes(queue), 0);
 	relmq__conn_end(d->conn);
 	if (reply.reply_type != AMQP_RESPONSE_NORMAL)
 		return relmq__conn_fail_reply(d->conn, reply, queue, err);
@@ -257,6 +258,7 @@ relmq_code relmq__dispatch_get(
 		return RELMQ_OK;
 	const amqp_basic_get_ok_t *m = reply.reply.decoded;
 	*tag = m->delivery_tag;
-	relmq_code code = begin_content(d, AMQP_BASIC_GET_OK_METHOD, m->exchange, m->routing_key, err);
+	relmq_code code =
+	    begin_content(d, AMQP_BASIC_GET_OK_METHOD, m->exchange, m->routing_key, err);
 	return code == RELMQ_OK ? read_got(d, msg, err) : code;
 }

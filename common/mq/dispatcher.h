@@ -15,8 +15,8 @@ typedef struct relmq__events {
 	void (*confirm)(void *arg, uint64_t tag, bool multiple, bool ack);
 	void (*returned)(void *arg, int code, amqp_bytes_t text, const relmq__msg *msg);
 	/** `msg` is taken. */
-	void (*deliver)(void *arg, relmq__msg *msg, amqp_bytes_t consumer_tag, uint64_t tag,
-	    bool redelivered);
+	void (*deliver)(
+	    void *arg, relmq__msg *msg, amqp_bytes_t consumer_tag, uint64_t tag, bool redelivered);
 	void (*cancelled)(void *arg, amqp_bytes_t consumer_tag);
 	/** The broker closed the channel (already answered). Do not reopen in here. */
 	void (*channel_closed)(void *arg, int code, amqp_bytes_t text);

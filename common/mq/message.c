@@ -80,9 +80,10 @@ static bool copy_table(relmq__msg *m, const amqp_table_t *in, amqp_table_t *out)
 	if (out->entries == NULL)
 		return false;
 	for (int i = 0; i < in->num_entries; i++) {
-		out->entries[i].key = relmq__msg_bytes(m, in->entries[i].key.bytes, in->entries[i].key.len);
-		if (out->entries[i].key.bytes == NULL
-		    || !copy_value(m, &in->entries[i].value, &out->entries[i].value))
+		out->entries[i].key =
+		    relmq__msg_bytes(m, in->entries[i].key.bytes, in->entries[i].key.len);
+		if (out->entries[i].key.bytes == NULL ||
+		    !copy_value(m, &in->entries[i].value, &out->entries[i].value))
 			return false;
 	}
 	return true;
@@ -121,14 +122,16 @@ static bool copy_value(relmq__msg *m, const amqp_field_value_t *in, amqp_field_v
 bool relmq__msg_set_props(relmq__msg *m, const amqp_basic_properties_t *props)
 {
 	amqp_bytes_t *const ours[] = { &m->props.content_type, &m->props.content_encoding,
-		&m->props.correlation_id, &m->props.reply_to, &m->props.expiration, &m->props.message_id,
-		&m->props.type, &m->props.user_id, &m->props.app_id, &m->props.cluster_id };
+		&m->props.correlation_id, &m->props.reply_to, &m->props.expiration,
+		&m->props.message_id, &m->props.type, &m->props.user_id, &m->props.app_id,
+		&m->props.cluster_id };
 	m->props = *props;
 	/* Absent properties hold leftovers of the decoder: only what is flagged is ours to copy. */
 	static const amqp_flags_t flags[] = { AMQP_BASIC_CONTENT_TYPE_FLAG,
-		AMQP_BASIC_CONTENT_ENCODING_FLAG, AMQP_BASIC_CORRELATION_ID_FLAG, AMQP_BASIC_REPLY_TO_FLAG,
-		AMQP_BASIC_EXPIRATION_FLAG, AMQP_BASIC_MESSAGE_ID_FLAG, AMQP_BASIC_TYPE_FLAG,
-		AMQP_BASIC_USER_ID_FLAG, AMQP_BASIC_APP_ID_FLAG, AMQP_BASIC_CLUSTER_ID_FLAG };
+		AMQP_BASIC_CONTENT_ENCODING_FLAG, AMQP_BASIC_CORRELATION_ID_FLAG,
+		AMQP_BASIC_REPLY_TO_FLAG, AMQP_BASIC_EXPIRATION_FLAG, AMQP_BASIC_MESSAGE_ID_FLAG,
+		AMQP_BASIC_TYPE_FLAG, AMQP_BASIC_USER_ID_FLAG, AMQP_BASIC_APP_ID_FLAG,
+		AMQP_BASIC_CLUSTER_ID_FLAG };
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
 		if ((props->_flags & flags[i]) == 0) {
 			*ours[i] = amqp_empty_bytes;
@@ -266,9 +269,10 @@ static size_t table_size(const amqp_table_t *t)
 size_t relmq__props_size(const amqp_basic_properties_t *props)
 {
 	const amqp_bytes_t strings[] = { props->content_type, props->content_encoding,
-		props->correlation_id, props->reply_to, props->expiration, props->message_id, props->type,
-		props->user_id, props->app_id, props->cluster_id };
-	size_t size = 14 + 2 + 1 + 1 + 8; /* fixed part, flags, delivery mode, priority, timestamp */
+		props->correlation_id, props->reply_to, props->expiration, props->message_id,
+		props->type, props->user_id, props->app_id, props->cluster_id };
+	size_t size =
+	    14 + 2 + 1 + 1 + 8; /* fixed part, flags, delivery mode, priority, timestamp */
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		size += 1 + strings[i].len;
 	if ((props->_flags & AMQP_BASIC_HEADERS_FLAG) != 0)

@@ -12,9 +12,9 @@
 #include "base/log.h"
 
 enum {
-	PUMP_BUDGET = 4096,   /* frames a pump reads at most before the owner gets its turn */
-	SLEEP_MAX_MS = 250,   /* heartbeats and time-outs are looked at this often          */
-	FRAME_OVERHEAD = 8,   /* bytes of a frame that are not payload                      */
+	PUMP_BUDGET = 4096, /* frames a pump reads at most before the owner gets its turn */
+	SLEEP_MAX_MS = 250, /* heartbeats and time-outs are looked at this often          */
+	FRAME_OVERHEAD = 8, /* bytes of a frame that are not payload                      */
 	SHORTSTR_MAX = 255
 };
 
@@ -61,8 +61,9 @@ static void on_returned(void *arg, int code, amqp_bytes_t text, const relmq__msg
 	char reason[160];
 	uint64_t tag = 0;
 	for (relmq__item *item; (item = relmq__window_next(&s->window, &tag)) != NULL;) {
-		if (item->returned || !same(item->props->message_id, msg->props.message_id)
-		    || !same(item->exchange, msg->exchange) || !same(item->routing_key, msg->routing_key))
+		if (item->returned || !same(item->props->message_id, msg->props.message_id) ||
+		    !same(item->exchange, msg->exchange) ||
+		    !same(item->routing_key, msg->routing_key))
 			continue;
 		item->returned = true;
 		item->code = code;
@@ -112,8 +113,10 @@ static void lay_blame(relmq__sender *s, int code, const char *text)
 	uint64_t tag = 0;
 	if (s->window.count > 1) {
 		size_t suspects = s->window.count;
-		LOG_WARN(s->subject, "rabbitmq closed the channel (%d %s) with %zu messages in flight:"
-		    " sending them one at a time to find which it was", code, text, suspects);
+		LOG_WARN(s->subject,
+		    "rabbitmq closed the channel (%d %s) with %zu messages in flight:"
+		    " sending them one at a time to find which it was",
+		    code, text, suspects);
 		orphan(s);
 		s->careful = suspects;
 		return;
@@ -122,7 +125,8 @@ static void lay_blame(relmq__sender *s, int code, const char *text)
 	if (item != NULL && !item->returned) {
 		item->code = code;
 		item->returned = true; /* refused, by the same way as a return */
-		(void) snprintf(item->reason, sizeof(item->reason), "channel closed: %d %s", code, text);
+		(void) snprintf(
+		    item->reason, sizeof(item->reason), "channel closed: %d %s", code, text);
 	}
 	orphan(s);
 }
@@ -130,8 +134,8 @@ static void lay_blame(relmq__sender *s, int code, const char *text)
 /* Codes that speak of the connection, the user or the broker, not of a message. */
 static bool is_outage(int code)
 {
-	return code == AMQP_ACCESS_REFUSED || code == AMQP_CONNECTION_FORCED
-	    || code == AMQP_NOT_ALLOWED || code == AMQP_INTERNAL_ERROR || code == AMQP_RESOURCE_ERROR;
+	return code == AMQP_ACCESS_REFUSED || code == AMQP_CONNECTION_FORCED ||
+	    code == AMQP_NOT_ALLOWED || code == AMQP_INTERNAL_ERROR || code == AMQP_RESOURCE_ERROR;
 }
 
 static void on_connection_closed(void *arg, int code, amqp_bytes_t text)
@@ -199,12 +203,12 @@ bool relmq__sender_is_open(const relmq__sender *s)
 
 bool relmq__sender_ready(const relmq__sender *s)
 {
-	if (s->conn.state == NULL || s->blocked || s->channel_dead || relmq__window_full(&s->window))
+	if (s->conn.state == NULL || s->blocked || s->channel_dead ||
+	    relmq__window_full(&s->window))
 		return false;
 	if (s->careful > 0)
 		return s->window.count == 0;
-	return s->window.count < s->max_count
-	    && (s->bytes < s->max_bytes || s->window.count == 0);
+	return s->window.count < s->max_count && (s->bytes < s->max_bytes || s->window.count == 0);
 }
 
 /* What the broker would punish by closing the channel, or what would break the frame
@@ -215,14 +219,15 @@ static bool refuse_locally(relmq__sender *s, relmq__item *item)
 	size_t header = relmq__props_size(item->props);
 	size_t frame = (size_t) amqp_get_frame_max(s->conn.state) - FRAME_OVERHEAD;
 	if (item->exchange.len > SHORTSTR_MAX || item->routing_key.len > SHORTSTR_MAX)
-		(void) snprintf(item->reason, sizeof(item->reason),
-		    "exchange or routing key over 255 bytes");
+		(void) snprintf(
+		    item->reason, sizeof(item->reason), "exchange or routing key over 255 bytes");
 	else if (header > frame)
 		(void) snprintf(item->reason, sizeof(item->reason),
 		    "headers take %zu bytes, a frame carries %zu", header, frame);
 	else if (s->max_body != 0 && item->body.len > s->max_body)
 		(void) snprintf(item->reason, sizeof(item->reason),
-		    "body of %zu bytes is over max_message_bytes (%zu)", item->body.len, s->max_body);
+		    "body of %zu bytes is over max_message_bytes (%zu)", item->body.len,
+		    s->max_body);
 	else
 		return false;
 	item->permanent = true;
@@ -256,8 +261,8 @@ relmq_code relmq__sender_publish(relmq__sender *s, relmq__item *item, relmq_erro
 	 * item has its outcome through the one way. */
 	(void) relmq__window_add(&s->window, item);
 	relmq__conn_begin(&s->conn);
-	int rc = amqp_basic_publish(s->conn.state, RELMQ__CHANNEL, item->exchange, item->routing_key, 1,
-	    0, item->props, item->body);
+	int rc = amqp_basic_publish(s->conn.state, RELMQ__CHANNEL, item->exchange,
+	    item->routing_key, 1, 0, item->props, item->body);
 	relmq__conn_end(&s->conn);
 	if (rc != AMQP_STATUS_OK)
 		return relmq__conn_fail_status(&s->conn, rc, "publish", err);
@@ -268,9 +273,10 @@ relmq_code relmq__sender_publish(relmq__sender *s, relmq__item *item, relmq_erro
 static relmq_code revive_channel(relmq__sender *s, relmq_error *err)
 {
 	if (is_outage(s->closed_code))
-		return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, s->closed_code,
-		    "rabbitmq %s:%lld closed the channel: %d %s", s->conn.settings->host,
-		    (long long) s->conn.settings->port, s->closed_code, s->closed_text);
+		return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP,
+		    s->closed_code, "rabbitmq %s:%lld closed the channel: %d %s",
+		    s->conn.settings->host, (long long) s->conn.settings->port, s->closed_code,
+		    s->closed_text);
 	lay_blame(s, s->closed_code, s->closed_text);
 	relmq_code code = relmq__conn_reopen_channel(&s->conn, err);
 	return code == RELMQ_OK ? start_confirms(s, err) : code;

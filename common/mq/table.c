@@ -31,11 +31,13 @@ static bool read_object(const reader *r, const json_t *in, amqp_table_t *out, in
 	json_object_foreach((json_t *) (uintptr_t) in, name, value)
 	{
 		if (strlen(name) > KEY_MAX) { /* rabbitmq-c would cut it without a word */
-			(void) snprintf(r->why, r->why_size, "a name over 255 bytes: %.40s...", name);
+			(void) snprintf(
+			    r->why, r->why_size, "a name over 255 bytes: %.40s...", name);
 			return false;
 		}
 		out->entries[n].key = relmq__msg_text(r->m, name);
-		if (out->entries[n].key.bytes == NULL || !read_value(r, value, &out->entries[n].value, depth))
+		if (out->entries[n].key.bytes == NULL ||
+		    !read_value(r, value, &out->entries[n].value, depth))
 			return false;
 		out->num_entries = ++n;
 	}
@@ -62,7 +64,8 @@ static bool read_value(const reader *r, const json_t *in, amqp_field_value_t *ou
 	switch (json_typeof(in)) {
 	case JSON_STRING:
 		out->kind = AMQP_FIELD_KIND_UTF8;
-		out->value.bytes = relmq__msg_bytes(r->m, json_string_value(in), json_string_length(in));
+		out->value.bytes =
+		    relmq__msg_bytes(r->m, json_string_value(in), json_string_length(in));
 		return out->value.bytes.bytes != NULL;
 	case JSON_INTEGER:
 		out->kind = AMQP_FIELD_KIND_I64;
@@ -98,7 +101,8 @@ bool relmq__table_from_json(
 	why[0] = '\0';
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
 	if (!json_is_object(root)) {
-		(void) snprintf(why, why_size, "not a JSON object: %s", root != NULL ? "other type" : where.text);
+		(void) snprintf(why, why_size, "not a JSON object: %s",
+		    root != NULL ? "other type" : where.text);
 		json_decref(root);
 		return false;
 	}
@@ -111,7 +115,8 @@ bool relmq__table_from_json(
 
 static void write_bytes(relmq__buf *out, amqp_bytes_t b)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+	    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const unsigned char *p = b.bytes;
 	if (relmq__utf8_ok(b.bytes, b.len)) {
 		relmq__buf_add_json(out, b.bytes, b.len);
@@ -119,10 +124,11 @@ static void write_bytes(relmq__buf *out, amqp_bytes_t b)
 	}
 	relmq__buf_adds(out, "\"base64:");
 	for (size_t i = 0; i < b.len; i += 3) {
-		unsigned v = (unsigned) p[i] << 16 | (i + 1 < b.len ? (unsigned) p[i + 1] << 8 : 0)
-		    | (i + 2 < b.len ? p[i + 2] : 0);
+		unsigned v = (unsigned) p[i] << 16 |
+		    (i + 1 < b.len ? (unsigned) p[i + 1] << 8 : 0) | (i + 2 < b.len ? p[i + 2] : 0);
 		char quad[4] = { digits[v >> 18], digits[v >> 12 & 63],
-			i + 1 < b.len ? digits[v >> 6 & 63] : '=', i + 2 < b.len ? digits[v & 63] : '=' };
+			i + 1 < b.len ? digits[v >> 6 & 63] : '=',
+			i + 2 < b.len ? digits[v & 63] : '=' };
 		relmq__buf_add(out, quad, 4);
 	}
 	relmq__buf_add(out, "\"", 1);

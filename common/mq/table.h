@@ -18,8 +18,8 @@
 
 /** Parse an object into `out`, in the message's pool. False: `why` says what is wrong
  *  with the text, or is "" when memory ran out. */
-bool relmq__table_from_json(relmq__msg *m, const char *text, size_t len, amqp_table_t *out, char *why,
-    size_t why_size);
+bool relmq__table_from_json(
+    relmq__msg *m, const char *text, size_t len, amqp_table_t *out, char *why, size_t why_size);
 
 /** Append the table as a JSON object. */
 void relmq__table_to_json(relmq__buf *out, const amqp_table_t *table);

@@ -73,6 +73,12 @@ static relmq__json_kind kind_at(char c)
 	}
 }
 
+static void skip_word(reader *r)
+{
+	while (r->at < r->end && !is_blank(*r->at) && strchr(",]}", *r->at) == NULL)
+		r->at++;
+}
+
 /* The value behind the blanks at `at`; steps over it. */
 static relmq__json_value next_value(reader *r)
 {
@@ -83,8 +89,7 @@ static relmq__json_value next_value(reader *r)
 	else if (v.kind == RELMQ__JSON_STRING)
 		skip_string(r);
 	else
-		while (r->at < r->end && !is_blank(*r->at) && strchr(",]}", *r->at) == NULL)
-			r->at++;
+		skip_word(r);
 	v.len = (size_t) (r->at - v.text);
 	if (v.kind == RELMQ__JSON_STRING) {
 		v.text++;
@@ -132,8 +137,8 @@ relmq__json_value relmq__json_find(
 
 static bool is_name_byte(char c)
 {
-	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'
-	    || (unsigned char) c >= 0x80;
+	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+	    (unsigned char) c >= 0x80;
 }
 
 /* Both return the bytes of the step at `text`, 0 when it is malformed. */
@@ -142,12 +147,13 @@ static size_t read_name(const char *text, size_t len, relmq__json_step *step)
 	size_t n = 1;
 	if (len > 1 && text[1] == '"') {
 		const char *quote = memchr(text + 2, '"', len - 2);
-		*step = (relmq__json_step) { text + 2, quote != NULL ? (size_t) (quote - text) - 2 : 0, 0 };
+		*step = (relmq__json_step){ text + 2,
+			quote != NULL ? (size_t) (quote - text) - 2 : 0, 0 };
 		return quote != NULL ? step->len + 3 : 0;
 	}
 	while (n < len && is_name_byte(text[n]))
 		n++;
-	*step = (relmq__json_step) { text + 1, n - 1, 0 };
+	*step = (relmq__json_step){ text + 1, n - 1, 0 };
 	return n > 1 ? n : 0;
 }
 
@@ -155,7 +161,7 @@ static size_t read_index(const char *text, size_t len, relmq__json_step *step)
 {
 	enum { DIGITS_MAX = 9 };
 	size_t n = 1;
-	*step = (relmq__json_step) { NULL, 0, 0 };
+	*step = (relmq__json_step){ NULL, 0, 0 };
 	for (; n < len && is_digit(text[n]) && n <= DIGITS_MAX; n++)
 		step->index = step->index * 10 + (size_t) (text[n] - '0');
 	return n > 1 && n < len && text[n] == ']' ? n + 1 : 0;

@@ -110,7 +110,8 @@ static bool check_escape(reader *r)
 {
 	int32_t unit = unit_at(r->at, r->end);
 	if (unit < 0) {
-		if (r->end - r->at < 2 || strchr("\"\\/bfnrt", r->at[1]) == NULL || r->at[1] == '\0')
+		if (r->end - r->at < 2 || strchr("\"\\/bfnrt", r->at[1]) == NULL ||
+		    r->at[1] == '\0')
 			return fail(r, "no such escape");
 		r->at += 2;
 		return true;
@@ -254,7 +255,8 @@ static size_t decode_escape(const char **at, const char *end, char out[4])
 	uint32_t point = (uint32_t) unit;
 	*at += 6;
 	if (is_high_half(unit)) {
-		point = 0x10000 + ((point - 0xd800) << 10) + ((uint32_t) unit_at(*at, end) - 0xdc00);
+		point =
+		    0x10000 + ((point - 0xd800) << 10) + ((uint32_t) unit_at(*at, end) - 0xdc00);
 		*at += 6;
 	}
 	return put_utf8(out, point);

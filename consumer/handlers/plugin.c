@@ -16,7 +16,8 @@ typedef struct plugin {
 
 static relmq_code refuse(const char *path, const char *why, relmq_error *err)
 {
-	return relmq__fail(err, RELMQ_ECONFIG, RELMQ_F_FATAL, "plugin %s: %s", path, why);
+	(void) relmq__fail(err, RELMQ_ECONFIG, RELMQ_F_FATAL, "plugin %s: %s", path, why);
+	return RELMQ_ECONFIG;
 }
 
 /* dlerror() mostly starts with the path, which is said already. */
@@ -65,7 +66,8 @@ static relmq_code start(plugin *p, const char *path, const char *argument, relmq
 	if (p->table->open == NULL || p->table->open(argument, &p->call.arg, &its) == 0)
 		return RELMQ_OK;
 	its.text[sizeof(its.text) - 1] = '\0';
-	return refuse(path, its.text[0] != '\0' ? its.text : "its open() failed and did not say why", err);
+	return refuse(
+	    path, its.text[0] != '\0' ? its.text : "its open() failed and did not say why", err);
 }
 
 /* A plugin that was opened stays mapped: threads and exit handlers of its own may still

@@ -59,7 +59,8 @@ static relmq_verdict failed(relmq_delivery *d, size_t number, const relmq_error 
 static bool check_payload(const sql_handler *h, relmq_delivery *d)
 {
 	char why[96];
-	if (!h->reads_json || relmq__json_check(d->msg->body.bytes, d->msg->body.len, why, sizeof(why)))
+	if (!h->reads_json ||
+	    relmq__json_check(d->msg->body.bytes, d->msg->body.len, why, sizeof(why)))
 		return true;
 	relmq_delivery_reason(d, "payload is not JSON: %s", why);
 	return false;
@@ -67,7 +68,8 @@ static bool check_payload(const sql_handler *h, relmq_delivery *d)
 
 /* --- the operations ---------------------------------------------------------------- */
 
-static relmq_verdict run(relmq__handler *base, relmq_delivery *d, relmq__db *db, relmq__buf *scratch)
+static relmq_verdict run(
+    relmq__handler *base, relmq_delivery *d, relmq__db *db, relmq__buf *scratch)
 {
 	const sql_handler *h = (const sql_handler *) base;
 	relmq__sql_source source = { .mysql = db->mysql, .d = d };
@@ -138,10 +140,23 @@ static relmq_code add_statement(sql_handler *h, const char *sql, relmq_error *er
 	relmq__sql_template *t = &h->statements[h->count];
 	relmq_code code = relmq__sql_template_parse(t, sql, &why);
 	if (code != RELMQ_OK)
-		return relmq__fail(err, code, why.flags, "statement %zu: %s", h->count + 1, why.text);
+		return relmq__fail(
+		    err, code, why.flags, "statement %zu: %s", h->count + 1, why.text);
 	h->count++;
 	h->reads_json = h->reads_json || t->reads_json;
 	return RELMQ_OK;
+}
+
+static sql_handler *new_handler(size_t count)
+{
+	sql_handler *h = calloc(1, sizeof(*h));
+	if (h != NULL)
+		h->statements = calloc(count, sizeof(*h->statements));
+	if (h != NULL && h->statements == NULL) {
+		free(h);
+		h = NULL;
+	}
+	return h;
 }
 
 relmq_code relmq__handler_sql_open(
@@ -150,17 +165,17 @@ relmq_code relmq__handler_sql_open(
 	static const relmq__handler_ops singly = { run, NULL, close_sql };
 	static const relmq__handler_ops in_batches = { run, run_batch, close_sql };
 	if (count == 0)
-		return relmq__fail(err, RELMQ_ECONFIG, RELMQ_F_FATAL, "a sql handler needs a statement");
-	sql_handler *h = calloc(1, sizeof(*h));
-	relmq_code code = RELMQ_OK;
-	if (h == NULL || (h->statements = calloc(count, sizeof(*h->statements))) == NULL)
-		code = relmq__fail_nomem(err);
-	for (size_t i = 0; i < count && code == RELMQ_OK; i++)
-		code = add_statement(h, statements[i], err);
-	if (code != RELMQ_OK) {
-		if (h != NULL)
+		return relmq__fail(
+		    err, RELMQ_ECONFIG, RELMQ_F_FATAL, "a sql handler needs a statement");
+	sql_handler *h = new_handler(count);
+	if (h == NULL)
+		return relmq__fail_nomem(err);
+	for (size_t i = 0; i < count; i++) {
+		relmq_code code = add_statement(h, statements[i], err);
+		if (code != RELMQ_OK) {
 			close_sql(&h->base);
-		return code;
+			return code;
+		}
 	}
 	h->base.ops = count == 1 && h->statements[0].tuple_to > 0 ? &in_batches : &singly;
 	*out = &h->base;

@@ -30,15 +30,16 @@ static bool take_word(cursor *c, const char *word)
 /* Same result in one statement as in several? */
 static bool is_local(relmq__sql_token t)
 {
-	return t.kind != RELMQ__SQL_OPEN && !relmq__sql_is_word(t, "SELECT")
-	    && !relmq__sql_is_word(t, "LAST_INSERT_ID");
+	return t.kind != RELMQ__SQL_OPEN && !relmq__sql_is_word(t, "SELECT") &&
+	    !relmq__sql_is_word(t, "LAST_INSERT_ID");
 }
 
 /* table, `table`, db.table */
 static bool take_table(cursor *c)
 {
 	for (;;) {
-		if (c->t.kind != RELMQ__SQL_WORD && (c->t.kind != RELMQ__SQL_QUOTED || *c->t.at != '`'))
+		if (c->t.kind != RELMQ__SQL_WORD &&
+		    (c->t.kind != RELMQ__SQL_QUOTED || *c->t.at != '`'))
 			return false;
 		step(c);
 		if (!relmq__sql_is(c->t, '.'))
@@ -69,8 +70,8 @@ static bool take_group(cursor *c, bool may_have_params)
 
 static bool take_tail(cursor *c)
 {
-	if (c->t.kind != RELMQ__SQL_END && !relmq__sql_is_word(c->t, "AS")
-	    && !relmq__sql_is_word(c->t, "ON"))
+	if (c->t.kind != RELMQ__SQL_END && !relmq__sql_is_word(c->t, "AS") &&
+	    !relmq__sql_is_word(c->t, "ON"))
 		return false;
 	for (; c->t.kind != RELMQ__SQL_END; step(c))
 		if (c->t.kind == RELMQ__SQL_PARAM || !is_local(c->t))

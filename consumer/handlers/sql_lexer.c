@@ -16,7 +16,8 @@ static bool is_letter(char c)
 
 static bool is_word_byte(char c)
 {
-	return is_letter(c) || (c >= '0' && c <= '9') || c == '$' || c == '@' || (unsigned char) c >= 0x80;
+	return is_letter(c) || (c >= '0' && c <= '9') || c == '$' || c == '@' ||
+	    (unsigned char) c >= 0x80;
 }
 
 static relmq__sql_token token(relmq__sql_token_kind kind, const char *at, const char *to)
@@ -48,7 +49,8 @@ static relmq__sql_token line_comment(const char *at, const char *end)
 static relmq__sql_token block_comment(const char *at, const char *end)
 {
 	const char *close = memmem(at + 2, (size_t) (end - at) - 2, "*/", 2);
-	return close != NULL ? token(RELMQ__SQL_BLANK, at, close + 2) : token(RELMQ__SQL_OPEN, at, end);
+	return close != NULL ? token(RELMQ__SQL_BLANK, at, close + 2)
+	                     : token(RELMQ__SQL_OPEN, at, end);
 }
 
 /* The servers take "--" for a comment only when a blank or the end follows. */
@@ -95,7 +97,8 @@ relmq__sql_token relmq__sql_next(const char *at, const char *end)
 
 bool relmq__sql_is_word(relmq__sql_token t, const char *word)
 {
-	return t.kind == RELMQ__SQL_WORD && t.len == strlen(word) && strncasecmp(t.at, word, t.len) == 0;
+	return t.kind == RELMQ__SQL_WORD && t.len == strlen(word) &&
+	    strncasecmp(t.at, word, t.len) == 0;
 }
 
 bool relmq__sql_is(relmq__sql_token t, char symbol)

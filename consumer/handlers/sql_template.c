@@ -27,8 +27,9 @@ static const char allowed[] = ":msg_id :business_key :type :attempt :queue :head
 
 /* First words of what ends the transaction that a statement runs in, by itself or by an
  * implicit commit: the inbox row and the effect would no longer stand or fall together. */
-static const char *const ending[] = { "BEGIN", "START", "COMMIT", "ROLLBACK", "CREATE", "ALTER", "DROP",
-	"TRUNCATE", "RENAME", "LOCK", "UNLOCK", "GRANT", "REVOKE", "ANALYZE", "OPTIMIZE", "REPAIR" };
+static const char *const ending[] = { "BEGIN", "START", "COMMIT", "ROLLBACK", "CREATE", "ALTER",
+	"DROP", "TRUNCATE", "RENAME", "LOCK", "UNLOCK", "GRANT", "REVOKE", "ANALYZE", "OPTIMIZE",
+	"REPAIR" };
 
 /* --- which statement is it? -------------------------------------------------------- */
 
@@ -37,7 +38,8 @@ static relmq_code check_first_word(relmq__sql_token word, relmq_error *err)
 	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
 		if (relmq__sql_is_word(word, ending[i]))
 			return relmq__fail(err, RELMQ_ECONFIG, RELMQ_F_FATAL,
-			    "%s would end the transaction that relmq runs the statement in", ending[i]);
+			    "%s would end the transaction that relmq runs the statement in",
+			    ending[i]);
 	return RELMQ_OK;
 }
 
@@ -83,7 +85,7 @@ static relmq__sql_part *add_part(relmq__sql_template *t, relmq__sql_part_kind ki
 		t->capacity = capacity;
 	}
 	relmq__sql_part *part = &t->parts[t->count++];
-	*part = (relmq__sql_part) { .kind = kind };
+	*part = (relmq__sql_part){ .kind = kind };
 	return part;
 }
 
@@ -101,15 +103,16 @@ static bool add_text(relmq__sql_template *t, const char *from, size_t len)
 
 static relmq_code fail_param(const char *what, const char *at, size_t len, relmq_error *err)
 {
-	return relmq__fail(err, RELMQ_ECONFIG, RELMQ_F_FATAL, "%s parameter %.*s (allowed: %s)", what,
-	    (int) (len < 60 ? len : 60), at, allowed);
+	return relmq__fail(err, RELMQ_ECONFIG, RELMQ_F_FATAL, "%s parameter %.*s (allowed: %s)",
+	    what, (int) (len < 60 ? len : 60), at, allowed);
 }
 
 /* ".NAME" behind ":header". */
 static relmq_code add_header(
     relmq__sql_part *part, relmq__sql_token *name, const char *end, relmq_error *err)
 {
-	static const char bytes[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+	static const char bytes[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
 	const char *at = name->at + name->len;
 	size_t n = at < end && *at == '.' ? strspn(at + 1, bytes) : 0;
 	if (n == 0)
@@ -145,8 +148,9 @@ static relmq_code add_param(
     relmq__sql_template *t, relmq__sql_token *name, const char *end, relmq_error *err)
 {
 	size_t i = 0, known = sizeof(params) / sizeof(params[0]);
-	while (i < known
-	    && (strlen(params[i].name) != name->len || memcmp(params[i].name, name->at, name->len) != 0))
+	while (i < known &&
+	    (strlen(params[i].name) != name->len ||
+	        memcmp(params[i].name, name->at, name->len) != 0))
 		i++;
 	if (i == known)
 		return fail_param("unknown", name->at, name->len, err);
@@ -173,11 +177,19 @@ static bool needs_blank(char neighbour)
 	return strchr(" \t\r\n(),=;", neighbour) == NULL;
 }
 
-static bool add_blank(relmq__sql_template *t, bool needed)
+static relmq_code add_spaced_param(
+    relmq__sql_template *t, relmq__sql_token *name, const char *end, relmq_error *err)
 {
-	return !needed || add_text(t, " ", 1);
+	if (name->at > t->sql && needs_blank(name->at[-1]) && !add_text(t, " ", 1))
+		return relmq__fail_nomem(err);
+	relmq_code code = add_param(t, name, end, err);
+	const char *behind = name->at + name->len;
+	if (code == RELMQ_OK && behind < end && needs_blank(*behind) && !add_text(t, " ", 1))
+		return relmq__fail_nomem(err);
+	return code;
 }
 
+/* Parts end where a parameter starts and at both ends of the tuple. */
 static relmq_code cut(relmq__sql_template *t, const char *end, relmq_error *err)
 {
 	const char *tuple_from = NULL, *tuple_to = NULL, *text = t->sql;
@@ -185,33 +197,27 @@ static relmq_code cut(relmq__sql_template *t, const char *end, relmq_error *err)
 	for (const char *at = t->sql;;) {
 		relmq__sql_token token = relmq__sql_next(at, end);
 		bool edge = has_tuple && (at == tuple_from || at == tuple_to);
-		if (edge || token.kind == RELMQ__SQL_PARAM || token.kind == RELMQ__SQL_END) {
+		bool param = token.kind == RELMQ__SQL_PARAM, done = token.kind == RELMQ__SQL_END;
+		if (edge || param || done) {
 			if (!add_text(t, text, (size_t) (at - text)))
 				return relmq__fail_nomem(err);
 			text = at;
 		}
 		if (edge)
 			*(at == tuple_from ? &t->tuple_from : &t->tuple_to) = t->count;
-		if (token.kind == RELMQ__SQL_END)
-			return RELMQ_OK;
-		if (token.kind == RELMQ__SQL_PARAM) {
-			if (!add_blank(t, at > t->sql && needs_blank(at[-1])))
-				return relmq__fail_nomem(err);
-			relmq_code code = add_param(t, &token, end, err);
-			if (code != RELMQ_OK)
-				return code;
-			text = at + token.len;
-			if (!add_blank(t, text < end && needs_blank(*text)))
-				return relmq__fail_nomem(err);
-		}
+		relmq_code code = param ? add_spaced_param(t, &token, end, err) : RELMQ_OK;
+		if (code != RELMQ_OK || done)
+			return code;
 		at += token.len;
+		if (param)
+			text = at;
 	}
 }
 
 relmq_code relmq__sql_template_parse(relmq__sql_template *t, const char *sql, relmq_error *err)
 {
 	const char *end = NULL;
-	*t = (relmq__sql_template) { .sql = strdup(sql) };
+	*t = (relmq__sql_template){ .sql = strdup(sql) };
 	relmq_code code = t->sql != NULL ? find_end(t->sql, &end, err) : relmq__fail_nomem(err);
 	if (code == RELMQ_OK)
 		code = cut(t, end, err);
@@ -228,11 +234,11 @@ void relmq__sql_template_free(relmq__sql_template *t)
 	}
 	free(t->parts);
 	free(t->sql);
-	*t = (relmq__sql_template) { 0 };
+	*t = (relmq__sql_template){ 0 };
 }
 
-void relmq__sql_template_render(const relmq__sql_template *t, size_t from, size_t to, relmq__buf *out,
-    relmq__sql_value_fn value, void *arg)
+void relmq__sql_template_render(const relmq__sql_template *t, size_t from, size_t to,
+    relmq__buf *out, relmq__sql_value_fn value, void *arg)
 {
 	for (size_t i = from; i < to; i++) {
 		if (t->parts[i].kind == RELMQ__SQL_TEXT)

@@ -58,7 +58,7 @@ void relmq__sql_template_free(relmq__sql_template *t);
 typedef void (*relmq__sql_value_fn)(relmq__buf *out, const relmq__sql_part *param, void *arg);
 
 /** Append parts [from, to). */
-void relmq__sql_template_render(const relmq__sql_template *t, size_t from, size_t to, relmq__buf *out,
-    relmq__sql_value_fn value, void *arg);
+void relmq__sql_template_render(const relmq__sql_template *t, size_t from, size_t to,
+    relmq__buf *out, relmq__sql_value_fn value, void *arg);
 
 #endif

@@ -8,16 +8,19 @@
 #include "consumer/handlers/json_text.h"
 #include "db/session.h"
 
-/* '..' in the session's own character set, half the size of hex digits. */
-static void add_text(relmq__buf *out, MYSQL *mysql, const char *text, size_t len)
+/* Hex digits cost both sides less than escapes do, but twice the room, and room is short
+ * below the server's max_allowed_packet. */
+enum { HEX_MAX = 64 * 1024 };
+
+static void add_escaped(relmq__buf *out, MYSQL *mysql, const char *bytes, size_t len)
 {
 	char *at = len < SIZE_MAX / 4 ? relmq__buf_reserve(out, 2 * len + 2) : NULL;
 	if (at == NULL) {
 		out->failed = true;
 		return;
 	}
-	unsigned long n = mysql_real_escape_string(mysql, at + 1, text, (unsigned long) len);
-	if (n == (unsigned long) -1) { /* Oracle's, when the session has no backslash escapes */
+	unsigned long n = mysql_real_escape_string(mysql, at + 1, bytes, (unsigned long) len);
+	if (n == (unsigned long) -1) { /* Oracle's, in a session without backslash escapes */
 		out->failed = true;
 		return;
 	}
@@ -26,17 +29,26 @@ static void add_text(relmq__buf *out, MYSQL *mysql, const char *text, size_t len
 	out->len += n + 2;
 }
 
-/* A text literal suits VARBINARY and BLOB as well as VARCHAR and JSON, and an index of
- * either; a binary one is refused by JSON, and makes the server read a whole VARCHAR table
- * to compare. So what is UTF-8 goes as text. Both store the same bytes. */
+static void add_text(relmq__buf *out, MYSQL *mysql, const char *text, size_t len)
+{
+	if (len <= HEX_MAX)
+		relmq__sql_text(out, text, len);
+	else
+		add_escaped(out, mysql, text, len);
+}
+
+/* What is UTF-8 goes as text: a text literal stores the same bytes in VARBINARY and BLOB
+ * as a binary one, and suits VARCHAR and JSON too (MySQL refuses a binary string as JSON). */
 static void add_bytes(relmq__buf *out, MYSQL *mysql, amqp_bytes_t b)
 {
-	if (b.len == 0)
-		relmq__buf_adds(out, "''");
-	else if (relmq__utf8_ok(b.bytes, b.len))
+	if (relmq__utf8_ok(b.bytes, b.len)) {
 		add_text(out, mysql, b.bytes, b.len);
-	else
+	} else if (b.len <= HEX_MAX) {
 		relmq__sql_bytes(out, b.bytes, b.len);
+	} else {
+		relmq__buf_adds(out, "_binary");
+		add_escaped(out, mysql, b.bytes, b.len);
+	}
 }
 
 static void add_header(relmq__buf *out, relmq__sql_source *s, const char *name)
@@ -129,7 +141,8 @@ void relmq__sql_value(relmq__buf *out, const relmq__sql_part *param, void *sourc
 		add_bytes(out, s->mysql, body);
 		return;
 	case RELMQ__SQL_PAYLOAD_PATH:
-		add_json(out, s, relmq__json_find(body.bytes, body.len, param->steps, param->step_count));
+		add_json(out, s,
+		    relmq__json_find(body.bytes, body.len, param->steps, param->step_count));
 		return;
 	}
 }

@@ -50,16 +50,19 @@ typedef relmq_verdict (*relmq_handler_fn)(relmq_delivery *d, MYSQL *tx, void *ar
 
 typedef struct relmq_consumer_opts {
 	size_t struct_size;
-	const char *amqp_uri;     /* required; copied: amqp://user:pass@host:port/vhost  */
-	const char *mysql_dsn;    /* required; copied: mysql://user:pass@host:port/db    */
-	unsigned workers;         /* 0: 2                                                */
-	uint16_t prefetch;        /* 0: 2 * workers * batch_max, at most 2000            */
-	unsigned batch_max;       /* 0: 100; 1 for handlers that act outside tx          */
-	unsigned max_attempts;    /* 0: 5                                                */
-	const char *retry_tiers;  /* NULL: "5s,30s,5m"; copied. The queues of relmq-dlx  */
+	const char *amqp_uri;        /* required; copied: amqp://user:pass@host:port/vhost  */
+	const char *mysql_dsn;       /* required; copied: mysql://user:pass@host:port/db    */
+	unsigned workers;            /* 0: 2                                                */
+	uint16_t prefetch;           /* 0: 2 * workers * batch_max, at most 2000            */
+	unsigned batch_max;          /* 0: 100; 1 for handlers that act outside tx          */
+	unsigned max_attempts;       /* 0: 5                                                */
+	const char *retry_tiers;     /* NULL: "5s,30s,5m"; copied. The queues of relmq-dlx  */
 	int64_t shutdown_timeout_ms; /* 0: 30000                                         */
 } relmq_consumer_opts;
-#define RELMQ_CONSUMER_OPTS_INIT { sizeof(relmq_consumer_opts), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define RELMQ_CONSUMER_OPTS_INIT                                    \
+	{                                                           \
+		sizeof(relmq_consumer_opts), 0, 0, 0, 0, 0, 0, 0, 0 \
+	}
 
 /** @retval RELMQ_EINVAL, RELMQ_ENOMEM, RELMQ_ECONFIG. No I/O. */
 RELMQ_API RELMQ_CHECK relmq_code relmq_consumer_open(

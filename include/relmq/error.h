@@ -32,13 +32,13 @@ typedef enum relmq_code {
 #define X(name, val, text) RELMQ_##name = val,
 	RELMQ_CODE_MAP(X)
 #undef X
-	RELMQ_CODE_RESERVED = 0x7fffffff /* forces int; not a code */
+	    RELMQ_CODE_RESERVED = 0x7fffffff /* forces int; not a code */
 } relmq_code;
 
 /* What the caller may do next. Decide on these, never on text. */
-#define RELMQ_F_RETRY 0x1u   /* same call may succeed later                 */
+#define RELMQ_F_RETRY   0x1u /* same call may succeed later                 */
 #define RELMQ_F_TX_LOST 0x2u /* transaction is gone: ROLLBACK, start over   */
-#define RELMQ_F_FATAL 0x4u   /* no later attempt helps: close the handle    */
+#define RELMQ_F_FATAL   0x4u /* no later attempt helps: close the handle    */
 
 typedef enum relmq_origin { /* who said no */
 	RELMQ_FROM_LIB = 0,
@@ -58,7 +58,10 @@ typedef struct relmq_error {
 	char sqlstate[8]; /* "" unless origin is RELMQ_FROM_MYSQL      */
 	char text[232];
 } relmq_error;
-#define RELMQ_ERROR_INIT { RELMQ_OK, 0, RELMQ_FROM_LIB, 0, "", "" }
+#define RELMQ_ERROR_INIT                               \
+	{                                              \
+		RELMQ_OK, 0, RELMQ_FROM_LIB, 0, "", "" \
+	}
 
 RELMQ_API const char *relmq_code_name(relmq_code code); /* static; never NULL */
 RELMQ_API const char *relmq_code_text(relmq_code code); /* static; never NULL */

@@ -54,7 +54,10 @@ typedef struct relmq_msg {
 	int64_t delay_ms; /* 0: publish as soon as committed        */
 	const char *type; /* NULL: none; 0..255 bytes               */
 } relmq_msg;
-#define RELMQ_MSG_INIT { sizeof(relmq_msg), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define RELMQ_MSG_INIT                                             \
+	{                                                          \
+		sizeof(relmq_msg), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+	}
 
 #define RELMQ_ID_SIZE 256 /* longest message id, 255 bytes, and its NUL */
 

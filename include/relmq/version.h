@@ -7,7 +7,7 @@
 #define RELMQ_VERSION_MAJOR 0
 #define RELMQ_VERSION_MINOR 1
 #define RELMQ_VERSION_PATCH 0
-#define RELMQ_VERSION "0.1.0"
+#define RELMQ_VERSION       "0.1.0"
 
 #ifdef __cplusplus
 extern "C" {

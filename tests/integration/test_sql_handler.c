@@ -31,12 +31,13 @@ static char *env(const char *name, char *otherwise)
 
 static void run_sql(const char *sql)
 {
-	cr_assert_eq(relmq__db_exec(&db, sql, strlen(sql), NULL, &err), RELMQ_OK, "%s: %s", sql, err.text);
+	cr_assert_eq(
+	    relmq__db_exec(&db, sql, strlen(sql), NULL, &err), RELMQ_OK, "%s: %s", sql, err.text);
 }
 
 static void create_database(void)
 {
-	settings = (relmq__mysql_settings) {
+	settings = (relmq__mysql_settings){
 		.host = env("RELMQ_MYSQL_HOST", "127.0.0.1"),
 		.port = strtol(env("RELMQ_MYSQL_PORT", "3306"), NULL, 10),
 		.user = env("RELMQ_MYSQL_USER", "relmq"),
@@ -47,17 +48,19 @@ static void create_database(void)
 	};
 	(void) snprintf(database, sizeof(database), "relmq_t_%d_sql", (int) getpid());
 	cr_assert_eq(relmq__db_open(&db, &settings, LOCK_WAIT_S, &err), RELMQ_OK, "%s", err.text);
-	cr_assert_eq(relmq__db_execf(&db, NULL, &err, "CREATE DATABASE %s CHARACTER SET latin1", database),
+	cr_assert_eq(
+	    relmq__db_execf(&db, NULL, &err, "CREATE DATABASE %s CHARACTER SET latin1", database),
 	    RELMQ_OK, "%s", err.text);
-	cr_assert_eq(relmq__db_execf(&db, NULL, &err, "USE %s", database), RELMQ_OK, "%s", err.text);
+	cr_assert_eq(
+	    relmq__db_execf(&db, NULL, &err, "USE %s", database), RELMQ_OK, "%s", err.text);
 	run_sql("CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, b LONGBLOB,"
 	        " v VARCHAR(200) CHARACTER SET utf8mb4)");
 }
 
 static void drop_database(void)
 {
-	cr_expect_eq(relmq__db_execf(&db, NULL, &err, "DROP DATABASE IF EXISTS %s", database), RELMQ_OK,
-	    "%s", err.text);
+	cr_expect_eq(relmq__db_execf(&db, NULL, &err, "DROP DATABASE IF EXISTS %s", database),
+	    RELMQ_OK, "%s", err.text);
 	relmq__db_close(&db);
 	relmq__buf_free(&scratch);
 }
@@ -75,7 +78,8 @@ static relmq_delivery *deliver(const char *id, const char *headers, const void *
 	props._flags = AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_TYPE_FLAG | AMQP_BASIC_HEADERS_FLAG;
 	props.message_id = amqp_cstring_bytes(id);
 	props.type = amqp_cstring_bytes("order.created");
-	cr_assert(relmq__table_from_json(m, headers, strlen(headers), &props.headers, why, sizeof(why)),
+	cr_assert(
+	    relmq__table_from_json(m, headers, strlen(headers), &props.headers, why, sizeof(why)),
 	    "%s", why);
 	cr_assert(relmq__msg_set_props(m, &props));
 	cr_assert(relmq__msg_set_body(m, body, len));
@@ -132,24 +136,30 @@ static void expect_rows(const char *sql, const char *rows)
 Test(sql_handler, keeps_types_and_digits)
 {
 	run_sql("CREATE TABLE p (price DECIMAL(10,4), big BIGINT UNSIGNED, neg INT, e DOUBLE,"
-	        " yes BOOLEAN, no BOOLEAN, nothing INT, missing INT, name VARCHAR(20) CHARACTER SET utf8mb4,"
+	        " yes BOOLEAN, no BOOLEAN, nothing INT, missing INT, name VARCHAR(20) CHARACTER "
+	        "SET utf8mb4,"
 	        " doc TEXT, deep INT, digits TEXT)");
-	cr_expect_eq(handle("INSERT INTO p VALUES (:payload.price, :payload.big, :payload.neg, :payload.e,"
-	                    " :payload.yes, :payload.no, :payload.nothing, :payload.gone.away,"
-	                    " :payload.name, :payload.doc, :payload.doc.l[1].x, :payload.digits)",
-	                 BYTES("{\"price\":19.99,\"big\":18446744073709551615,\"neg\":-7,\"e\":1.5e3,"
-	                       "\"yes\":true,\"no\":false,\"nothing\":null,\"name\":\"\xf0\x9f\x98\x80\\u00e9\","
-	                       "\"doc\":{\"l\": [1.10,{\"x\":5}]},\"digits\":0.10}"),
-	                 NULL),
+	cr_expect_eq(
+	    handle("INSERT INTO p VALUES (:payload.price, :payload.big, :payload.neg, :payload.e,"
+	           " :payload.yes, :payload.no, :payload.nothing, :payload.gone.away,"
+	           " :payload.name, :payload.doc, :payload.doc.l[1].x, :payload.digits)",
+	        BYTES("{\"price\":19.99,\"big\":18446744073709551615,\"neg\":-7,\"e\":1.5e3,"
+	              "\"yes\":true,\"no\":false,\"nothing\":null,\"name\":"
+	              "\"\xf0\x9f\x98\x80\\u00e9\","
+	              "\"doc\":{\"l\": [1.10,{\"x\":5}]},\"digits\":0.10}"),
+	        NULL),
 	    RELMQ_DONE);
-	expect_rows("SELECT * FROM p", "19.9900|18446744073709551615|-7|1500|1|0|NULL|NULL|"
-	                               "\xf0\x9f\x98\x80\xc3\xa9|{\"l\": [1.10,{\"x\":5}]}|5|0.10");
+	expect_rows("SELECT * FROM p",
+	    "19.9900|18446744073709551615|-7|1500|1|0|NULL|NULL|"
+	    "\xf0\x9f\x98\x80\xc3\xa9|{\"l\": [1.10,{\"x\":5}]}|5|0.10");
 }
 
 Test(sql_handler, knows_the_message)
 {
-	run_sql("CREATE TABLE p (id VARBINARY(255), id_text VARCHAR(255) CHARACTER SET utf8mb4, k TEXT,"
-	        " type TEXT, attempt INT, queue TEXT, h TEXT, num BIGINT, yes BOOLEAN, gone TEXT, void TEXT)");
+	run_sql(
+	    "CREATE TABLE p (id VARBINARY(255), id_text VARCHAR(255) CHARACTER SET utf8mb4, k TEXT,"
+	    " type TEXT, attempt INT, queue TEXT, h TEXT, num BIGINT, yes BOOLEAN, gone TEXT, void "
+	    "TEXT)");
 	relmq__handler *h = open_handler(
 	    "INSERT INTO p VALUES (:msg_id, :msg_id, :business_key, :type, :attempt, :queue,"
 	    " :header.x-text, :header.x-num, :header.x-yes, :header.x-gone, :header.x-void)");
@@ -180,24 +190,40 @@ static const struct {
 	{ BYTES("nul\0in\0side") },
 	{ BYTES("\0") },
 	{ BYTES("\xf0\x9f\x98\x80'\\") },
-	{ BYTES("\xbf'; DROP TABLE t; -- ") },      /* GBK's trick             */
-	{ BYTES("\xe2'; DROP TABLE t; -- ") },      /* a character cut short   */
+	{ BYTES("\xbf'; DROP TABLE t; -- ") }, /* GBK's trick             */
+	{ BYTES("\xe2'; DROP TABLE t; -- ") }, /* a character cut short   */
 	{ BYTES("\xf0\x9f\\'; DROP TABLE t; -- ") },
 	{ BYTES("\xff\xfe\x00\x01\x1a\r\n\t%_") },
 	{ BYTES("\x1a\b\r\n\t\"%_") },
 };
 
-Test(sql_handler, payload_arrives_byte_for_byte)
+/* `padding` in front: long values are written in another way than short ones. */
+static void expect_payloads_arrive(size_t padding)
 {
+	relmq__buf body = { 0 };
+	char check[256], hex[128];
 	for (size_t i = 0; i < sizeof(payloads) / sizeof(payloads[0]); i++) {
-		char check[256], hex[128];
 		run_sql("DELETE FROM t");
-		cr_expect_eq(handle("INSERT INTO t (b) VALUES (:payload)", payloads[i].body, payloads[i].len, NULL),
+		relmq__buf_reset(&body);
+		for (size_t n = 0; n < padding; n++)
+			relmq__buf_add(&body, "-", 1);
+		relmq__buf_add(&body, payloads[i].body, payloads[i].len);
+		cr_expect_eq(
+		    handle("INSERT INTO t (b) VALUES (:payload)", body.data, body.len, NULL),
 		    RELMQ_DONE, "case %zu", i);
 		(void) mysql_hex_string(hex, payloads[i].body, (unsigned long) payloads[i].len);
-		(void) snprintf(check, sizeof(check), "SELECT COUNT(*), SUM(HEX(b) = '%s') FROM t", hex);
+		(void) snprintf(check, sizeof(check),
+		    "SELECT OCTET_LENGTH(b) = %zu, HEX(SUBSTR(b, %zu)) = '%s' FROM t", body.len,
+		    padding + 1, hex);
 		expect_rows(check, "1|1");
 	}
+	relmq__buf_free(&body);
+}
+
+Test(sql_handler, payload_arrives_byte_for_byte)
+{
+	expect_payloads_arrive(0);
+	expect_payloads_arrive(100000);
 }
 
 Test(sql_handler, every_byte_in_a_payload_and_a_megabyte_of_them)
@@ -236,8 +262,8 @@ Test(sql_handler, strings_of_json_arrive_as_they_are)
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
 		char rows[200];
 		run_sql("DELETE FROM t");
-		cr_expect_eq(handle("INSERT INTO t (b, v) VALUES (:payload.a, :payload.a)", strings[i].json,
-		                 strlen(strings[i].json), NULL),
+		cr_expect_eq(handle("INSERT INTO t (b, v) VALUES (:payload.a, :payload.a)",
+		                 strings[i].json, strlen(strings[i].json), NULL),
 		    RELMQ_DONE, "%s", strings[i].json);
 		(void) snprintf(rows, sizeof(rows), "%s|%s", strings[i].hex, strings[i].hex);
 		expect_rows("SELECT HEX(b), HEX(v) FROM t", rows);
@@ -247,11 +273,13 @@ Test(sql_handler, strings_of_json_arrive_as_they_are)
 /* Text must find text by its index, and a JSON column must take it. */
 Test(sql_handler, values_suit_text_binary_and_json_columns)
 {
-	run_sql("CREATE TABLE p (v VARCHAR(50) CHARACTER SET utf8mb4 PRIMARY KEY, b VARBINARY(50) UNIQUE,"
+	run_sql("CREATE TABLE p (v VARCHAR(50) CHARACTER SET utf8mb4 PRIMARY KEY, b VARBINARY(50) "
+	        "UNIQUE,"
 	        " j JSON, hits INT)");
 	run_sql("INSERT INTO p VALUES ('id-1', 'id-1', '{}', 0), ('id-2', 'id-2', '{}', 0)");
-	cr_expect_eq(handle("UPDATE p SET hits = hits + 1, j = :payload WHERE v = :msg_id AND b = :msg_id",
-	                 BYTES("{\"a\": 1}"), NULL),
+	cr_expect_eq(
+	    handle("UPDATE p SET hits = hits + 1, j = :payload WHERE v = :msg_id AND b = :msg_id",
+	        BYTES("{\"a\": 1}"), NULL),
 	    RELMQ_DONE);
 	cr_expect_eq(handle("UPDATE p SET hits = hits + 1, j = :payload.a WHERE v = :payload.id",
 	                 BYTES("{\"a\": {\"b\": 2}, \"id\": \"id-2\"}"), NULL),
@@ -262,27 +290,31 @@ Test(sql_handler, values_suit_text_binary_and_json_columns)
 Test(sql_handler, payload_that_is_no_json_is_rejected_only_when_asked_for)
 {
 	char reason[RELMQ__REASON_MAX + 1];
-	static const char *const bodies[] = { "", "{\"a\":1;DROP TABLE x}", "{\"a\":01}", "{\"a\" 1}",
-		"{\"a\":1", "[1 2]" };
+	static const char *const bodies[] = { "", "{\"a\":1;DROP TABLE x}", "{\"a\":01}",
+		"{\"a\" 1}", "{\"a\":1", "[1 2]" };
 	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
-		cr_expect_eq(handle("INSERT INTO t (b) VALUES (:payload.a)", bodies[i], strlen(bodies[i]), reason),
+		cr_expect_eq(handle("INSERT INTO t (b) VALUES (:payload.a)", bodies[i],
+		                 strlen(bodies[i]), reason),
 		    RELMQ_REJECT);
 		cr_expect_eq(strncmp(reason, "payload is not JSON: ", 21), 0, "%s", reason);
 	}
 	expect_rows("SELECT COUNT(*) FROM t", "0");
-	cr_expect_eq(handle("INSERT INTO t (b) VALUES (:payload)", BYTES("{\"a\":01}"), NULL), RELMQ_DONE);
+	cr_expect_eq(
+	    handle("INSERT INTO t (b) VALUES (:payload)", BYTES("{\"a\":01}"), NULL), RELMQ_DONE);
 }
 
 Test(sql_handler, database_error_is_a_retry_and_says_which)
 {
 	char reason[RELMQ__REASON_MAX + 1];
 	run_sql("INSERT INTO t (n) VALUES (7)");
-	cr_expect_eq(handle("INSERT INTO t (n) VALUES (:payload.n)", BYTES("{\"n\":7}"), reason), RELMQ_RETRY);
+	cr_expect_eq(handle("INSERT INTO t (n) VALUES (:payload.n)", BYTES("{\"n\":7}"), reason),
+	    RELMQ_RETRY);
 	cr_expect_eq(mysql_errno(db.mysql), 1062);
 	cr_expect_eq(strncmp(reason, "statement 1: (1062) ", 20), 0, "%s", reason);
 	cr_expect_not_null(strstr(reason, "Duplicate entry '7'"), "%s", reason);
 	/* bytes that are no text do not get into a text column, and are not cut either */
-	cr_expect_eq(handle("INSERT INTO t (v) VALUES (:payload)", BYTES("ab\xff"), reason), RELMQ_RETRY);
+	cr_expect_eq(
+	    handle("INSERT INTO t (v) VALUES (:payload)", BYTES("ab\xff"), reason), RELMQ_RETRY);
 	expect_rows("SELECT n, v FROM t", "7|NULL");
 }
 
@@ -304,10 +336,13 @@ Test(sql_handler, runs_statements_in_order_and_stops_at_the_first_failure)
 
 Test(sql_handler, rows_that_nobody_wants_are_read)
 {
-	run_sql("CREATE PROCEDURE p (n INT) BEGIN SELECT n; SELECT n + 1; INSERT INTO t (n) VALUES (n); END");
-	cr_expect_eq(handle("SELECT :payload.n UNION ALL SELECT 2", BYTES("{\"n\":1}"), NULL), RELMQ_DONE);
+	run_sql("CREATE PROCEDURE p (n INT) BEGIN SELECT n; SELECT n + 1; INSERT INTO t (n) VALUES "
+	        "(n); END");
+	cr_expect_eq(
+	    handle("SELECT :payload.n UNION ALL SELECT 2", BYTES("{\"n\":1}"), NULL), RELMQ_DONE);
 	cr_expect_eq(handle("CALL p(:payload.n)", BYTES("{\"n\":5}"), NULL), RELMQ_DONE);
-	cr_expect_eq(handle("INSERT INTO t (n) VALUES (:payload.n)", BYTES("{\"n\":6}"), NULL), RELMQ_DONE);
+	cr_expect_eq(
+	    handle("INSERT INTO t (n) VALUES (:payload.n)", BYTES("{\"n\":6}"), NULL), RELMQ_DONE);
 	expect_rows("SELECT n FROM t ORDER BY n", "5\n6");
 	/* an error behind the first result counts */
 	char reason[RELMQ__REASON_MAX + 1];
@@ -326,10 +361,12 @@ Test(sql_handler, statement_larger_than_the_servers_packet_is_rejected)
 	char *body = malloc(len);
 	cr_assert_not_null(body);
 	memset(body, 'x', len);
-	cr_expect_eq(handle("INSERT INTO t (b) VALUES (:payload)", body, len, reason), RELMQ_REJECT);
+	cr_expect_eq(
+	    handle("INSERT INTO t (b) VALUES (:payload)", body, len, reason), RELMQ_REJECT);
 	cr_expect_not_null(strstr(reason, "max_allowed_packet"), "%s", reason);
 	/* and what just fits goes in */
-	cr_expect_eq(handle("INSERT INTO t (b) VALUES (:payload)", body, len - 200, NULL), RELMQ_DONE);
+	cr_expect_eq(
+	    handle("INSERT INTO t (b) VALUES (:payload)", body, len - 200, NULL), RELMQ_DONE);
 	free(body);
 	expect_rows("SELECT COUNT(*) FROM t", "1");
 }
@@ -337,14 +374,16 @@ Test(sql_handler, statement_larger_than_the_servers_packet_is_rejected)
 /* --- batches -------------------------------------------------------------------------- */
 
 static const char batch_sql[] =
-    "INSERT IGNORE INTO r (id, price, note, body) VALUES (:msg_id, :payload.price, :payload.note, :payload)"
+    "INSERT IGNORE INTO r (id, price, note, body) VALUES (:msg_id, :payload.price, :payload.note, "
+    ":payload)"
     " ON DUPLICATE KEY UPDATE hits = hits + 1, price = VALUES(price); -- note";
 
 static void create_batch_table(void)
 {
 	run_sql("DROP TABLE IF EXISTS r");
 	run_sql("CREATE TABLE r (seq INT AUTO_INCREMENT PRIMARY KEY, id VARBINARY(255) UNIQUE,"
-	        " price DECIMAL(10,2), note VARCHAR(50) CHARACTER SET utf8mb4, body LONGBLOB, hits INT DEFAULT 1)");
+	        " price DECIMAL(10,2), note VARCHAR(50) CHARACTER SET utf8mb4, body LONGBLOB, hits "
+	        "INT DEFAULT 1)");
 }
 
 static relmq_delivery *batch_message(size_t i, size_t padding)
@@ -352,7 +391,8 @@ static relmq_delivery *batch_message(size_t i, size_t padding)
 	char id[32];
 	relmq__buf body = { 0 };
 	(void) snprintf(id, sizeof(id), "id-%zu", i % 90); /* some come twice */
-	relmq__buf_addf(&body, "{\"price\":%zu.10,\"note\":\"it's \\\\ \xf0\x9f\x98\x80 %zu\"%s,\"pad\":\"", i, i,
+	relmq__buf_addf(&body,
+	    "{\"price\":%zu.10,\"note\":\"it's \\\\ \xf0\x9f\x98\x80 %zu\"%s,\"pad\":\"", i, i,
 	    i % 7 == 0 ? ",\"x\":null" : "");
 	for (size_t n = 0; n < padding; n++)
 		relmq__buf_add(&body, "p", 1);
@@ -365,9 +405,11 @@ static relmq_delivery *batch_message(size_t i, size_t padding)
 static void table_checksum(char *out, size_t size)
 {
 	MYSQL_RES *res = NULL;
-	static const char sql[] = "SELECT COUNT(*), SUM(hits), SUM(CRC32(CONCAT_WS('|', id, price, note, body, hits)))"
-	                          " FROM r";
-	cr_assert_eq(relmq__db_query(&db, sql, sizeof(sql) - 1, &res, &err), RELMQ_OK, "%s", err.text);
+	static const char sql[] =
+	    "SELECT COUNT(*), SUM(hits), SUM(CRC32(CONCAT_WS('|', id, price, note, body, hits)))"
+	    " FROM r";
+	cr_assert_eq(
+	    relmq__db_query(&db, sql, sizeof(sql) - 1, &res, &err), RELMQ_OK, "%s", err.text);
 	MYSQL_ROW row = mysql_fetch_row(res);
 	(void) snprintf(out, size, "%s|%s|%s", row[0], row[1], row[2]);
 	mysql_free_result(res);
@@ -389,7 +431,8 @@ static void expect_batch_equals_singles(size_t count, size_t padding, bool one_s
 	cr_expect_eq(h->ops->run_batch(h, ds, count, &db, &scratch), RELMQ_DONE);
 	table_checksum(together, sizeof(together));
 	cr_expect_str_eq(together, singly);
-	cr_expect_eq(one_statement, scratch.len > count * padding, "%zu bytes in the last", scratch.len);
+	cr_expect_eq(
+	    one_statement, scratch.len > count * padding, "%zu bytes in the last", scratch.len);
 	for (size_t i = 0; i < count; i++)
 		relmq__delivery_free(ds[i]);
 	relmq__handler_close(h);
@@ -409,8 +452,8 @@ Test(sql_handler, batch_is_split_by_bytes)
 Test(sql_handler, batch_fails_as_a_whole)
 {
 	relmq__handler *h = open_handler("INSERT INTO t (n, v) VALUES (:payload.n, :msg_id)");
-	relmq_delivery *ds[] = { deliver("a", "{}", BYTES("{\"n\":1}")), deliver("b", "{}", BYTES("{\"n\":1}")),
-		deliver("c", "{}", BYTES("{\"n\":")) };
+	relmq_delivery *ds[] = { deliver("a", "{}", BYTES("{\"n\":1}")),
+		deliver("b", "{}", BYTES("{\"n\":1}")), deliver("c", "{}", BYTES("{\"n\":")) };
 	run_sql("START TRANSACTION");
 	cr_expect_eq(h->ops->run_batch(h, ds, 2, &db, &scratch), RELMQ_RETRY);
 	cr_expect_eq(mysql_errno(db.mysql), 1062);
@@ -428,7 +471,8 @@ Test(sql_handler, refuses_bad_statements_by_number)
 	char s1[] = "DO 1", s2[] = "DO :nothing";
 	char *statements[] = { s1, s2 };
 	cr_expect_eq(relmq__handler_sql_open(&h, statements, 2, &err), RELMQ_ECONFIG);
-	cr_expect_eq(strncmp(err.text, "statement 2: unknown parameter :nothing", 39), 0, "%s", err.text);
+	cr_expect_eq(
+	    strncmp(err.text, "statement 2: unknown parameter :nothing", 39), 0, "%s", err.text);
 	cr_expect_eq(relmq__handler_sql_open(&h, statements, 0, &err), RELMQ_ECONFIG);
 	cr_expect_null(h);
 }

@@ -1,5 +1,7 @@
 /* test_plugin.c - a plugin that does what a test tells it.
  *
+ * TEST_PLUGIN_ABI builds it as if for another version of the program.
+ *
  * Argument: the table to write to, "" for `effects`; "refuse" makes open() fail. Columns:
  * id and key (VARBINARY), body (LONGBLOB), attempt (INT).
  *
@@ -21,6 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#ifndef TEST_PLUGIN_ABI
+#define TEST_PLUGIN_ABI RELMQ_PLUGIN_ABI
+#endif
 
 enum { TABLE_MAX = 64 };
 
@@ -49,7 +55,8 @@ static void append_hex(char *sql, size_t *len, const void *bytes, size_t n)
 
 static int write_row(relmq_delivery *d, MYSQL *tx, const char *table)
 {
-	size_t body_len, id_len = strlen(relmq_delivery_id(d)), key_len = strlen(relmq_delivery_key(d));
+	size_t body_len, id_len = strlen(relmq_delivery_id(d)),
+	                 key_len = strlen(relmq_delivery_key(d));
 	const void *body = relmq_delivery_body(d, &body_len);
 	size_t size = 2 * (body_len + id_len + key_len) + TABLE_MAX + 128;
 	char *sql = malloc(size);
@@ -103,8 +110,8 @@ static relmq_verdict obey(const char *order, relmq_delivery *d, MYSQL *tx)
 		(void) nanosleep(&wait, NULL);
 		return RELMQ_DONE;
 	}
-	bool early = strncmp(order, "until:", 6) == 0
-	    && relmq_delivery_attempt(d) < strtoul(order + 6, NULL, 10);
+	bool early = strncmp(order, "until:", 6) == 0 &&
+	    relmq_delivery_attempt(d) < strtoul(order + 6, NULL, 10);
 	if (early || strcmp(order, "retry") == 0 || strcmp(order, "reject") == 0) {
 		relmq_delivery_reason(d, "told to %s", order);
 		return strcmp(order, "reject") == 0 ? RELMQ_REJECT : RELMQ_RETRY;
@@ -123,6 +130,7 @@ static relmq_verdict on_message(relmq_delivery *d, MYSQL *tx, void *state)
 
 RELMQ_API const relmq_plugin *relmq_plugin_entry(void)
 {
-	static const relmq_plugin plugin = { RELMQ_PLUGIN_ABI, open_plugin, on_message, close_plugin };
+	static const relmq_plugin plugin = { TEST_PLUGIN_ABI, open_plugin, on_message,
+		close_plugin };
 	return &plugin;
 }

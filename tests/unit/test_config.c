@@ -1,5 +1,6 @@
 /* test_config.c - the table-driven reader, by a table of its own. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -304,6 +305,7 @@ Test(config, what_is_shown_can_be_read_again, .fini = scratch_remove)
 	                  "\"list\":[{\"must\":\"a\"},{\"must\":\"b\"}]}",
 	                 &o, &err),
 	    RELMQ_OK, "%s", err.text);
+	free(o.secret);
 	o.secret = strdup("hunter2");
 	relmq__config_show(table, &o, &first);
 	cr_expect_null(strstr(first.data, "hunter2"));
@@ -343,7 +345,7 @@ static const struct {
 	{ "1m", 60000 },
 	{ "2h", 7200000 },
 	{ "7d", 604800000 },
-	{ "9223372036854775800ms", INT64_C(9223372036854775800) },
+	{ "9223372036854775799ms", INT64_C(9223372036854775799) },
 	{ "106751991167d", INT64_C(9223372036828800000) },
 	{ "106751991168d", -1 },
 	{ "99999999999999999999s", -1 },

@@ -123,7 +123,8 @@ Test(json_text, accepts_json)
 {
 	char why[96] = "";
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-		cr_expect(checks(good[i].text, good[i].len, why, sizeof(why)), "%s: %s", good[i].text, why);
+		cr_expect(checks(good[i].text, good[i].len, why, sizeof(why)), "%s: %s",
+		    good[i].text, why);
 }
 
 Test(json_text, refuses_everything_else_and_says_why)
@@ -131,15 +132,16 @@ Test(json_text, refuses_everything_else_and_says_why)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		char why[96] = "";
 		cr_expect_not(checks(bad[i].text, bad[i].len, why, sizeof(why)), "%s", bad[i].text);
-		cr_expect_not_null(strstr(why, bad[i].why), "%s: \"%s\", not \"%s\"", bad[i].text, why,
-		    bad[i].why);
+		cr_expect_not_null(strstr(why, bad[i].why), "%s: \"%s\", not \"%s\"", bad[i].text,
+		    why, bad[i].why);
 	}
 }
 
 /* A cut text is never JSON, and never read beyond its end. */
 Test(json_text, refuses_every_prefix)
 {
-	static const char whole[] = "{\"a\":[-1.5e+3,true,null,\"\\ud83d\\ude00\\n\"],\"b\":{\"c\":false}}";
+	static const char whole[] =
+	    "{\"a\":[-1.5e+3,true,null,\"\\ud83d\\ude00\\n\"],\"b\":{\"c\":false}}";
 	char why[96];
 	cr_assert(checks(whole, sizeof(whole) - 1, why, sizeof(why)), "%s", why);
 	for (size_t len = 0; len < sizeof(whole) - 1; len++)
@@ -197,11 +199,11 @@ Test(json_text, unescapes)
 		char *copy = exact(strings[i].text, strings[i].len);
 		relmq__buf_add(&out, "", 0);
 		relmq__json_unescape(&out, copy, strings[i].len);
-		cr_expect(out.len == strings[i].plain_len
-		        && memcmp(out.data, strings[i].plain, out.len) == 0,
+		cr_expect(out.len == strings[i].plain_len &&
+		        memcmp(out.data, strings[i].plain, out.len) == 0,
 		    "%s", strings[i].text);
-		cr_expect(relmq__json_says(
-		              copy, strings[i].len, strings[i].plain, strings[i].plain_len),
+		cr_expect(
+		    relmq__json_says(copy, strings[i].len, strings[i].plain, strings[i].plain_len),
 		    "%s", strings[i].text);
 		cr_expect_not(relmq__json_says(copy, strings[i].len, "plai", 4));
 		cr_expect_not(relmq__json_says(copy, strings[i].len, "plains", 6));
@@ -210,11 +212,12 @@ Test(json_text, unescapes)
 	}
 }
 
-static const char document[] = "{ \"a\" : 1 , \"price\":19.99,\"big\":18446744073709551615,\"neg\":-1.50e+02,"
-                               "\"a\":2,\"s\":\"q\\\"]}\",\"t\":true,\"f\":false,\"n\":null,"
-                               "\"e\":{},\"l\":[ ],\"o\":{\"x\":[10,[11,{\"y\":\"deep\"}],12 ] },"
-                               "\"\":\"empty name\",\"a b.c\":\"quoted\",\"k\\u00e9y\":\"escaped\","
-                               "\"caf\xc3\xa9\":\"raw\",\"last\":7}";
+static const char document[] =
+    "{ \"a\" : 1 , \"price\":19.99,\"big\":18446744073709551615,\"neg\":-1.50e+02,"
+    "\"a\":2,\"s\":\"q\\\"]}\",\"t\":true,\"f\":false,\"n\":null,"
+    "\"e\":{},\"l\":[ ],\"o\":{\"x\":[10,[11,{\"y\":\"deep\"}],12 ] },"
+    "\"\":\"empty name\",\"a b.c\":\"quoted\",\"k\\u00e9y\":\"escaped\","
+    "\"caf\xc3\xa9\":\"raw\",\"last\":7}";
 
 static const struct {
 	const char *path;
@@ -263,7 +266,8 @@ Test(json_path, finds)
 		cr_assert_eq(relmq__json_steps(finds[i].path, len, steps, &count), len);
 		relmq__json_value v = relmq__json_find(copy, sizeof(document) - 1, steps, count);
 		cr_expect_eq(v.kind, finds[i].kind, "%s: kind %d", finds[i].path, (int) v.kind);
-		cr_expect(v.len == strlen(finds[i].text) && memcmp(v.text, finds[i].text, v.len) == 0,
+		cr_expect(
+		    v.len == strlen(finds[i].text) && memcmp(v.text, finds[i].text, v.len) == 0,
 		    "%s: %.*s", finds[i].path, (int) v.len, v.text);
 	}
 	free(copy);
@@ -312,7 +316,8 @@ Test(json_path, reads_steps)
 	size_t count = 0;
 	char deep[2 * RELMQ__JSON_STEPS_MAX + 2];
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-		size_t used = relmq__json_steps(paths[i].text, strlen(paths[i].text), steps, &count);
+		size_t used =
+		    relmq__json_steps(paths[i].text, strlen(paths[i].text), steps, &count);
 		cr_expect_eq(used, paths[i].used, "%s: used %zu", paths[i].text, used);
 		cr_expect_eq(count, paths[i].count, "%s: count %zu", paths[i].text, count);
 	}

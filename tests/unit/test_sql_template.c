@@ -9,8 +9,8 @@
 /* Parameters render as <kind>, headers and paths with what they look for. */
 static void show(relmq__buf *out, const relmq__sql_part *p, void *arg)
 {
-	static const char *const names[] = { "text", "id", "key", "type", "attempt", "queue", "header",
-		"payload", "path" };
+	static const char *const names[] = { "text", "id", "key", "type", "attempt", "queue",
+		"header", "payload", "path" };
 	(void) arg;
 	relmq__buf_addf(out, "<%s", names[p->kind]);
 	if (p->kind == RELMQ__SQL_HEADER)
@@ -29,7 +29,8 @@ static const struct {
 } renders[] = {
 	{ "SELECT 1", "SELECT 1" },
 	{ "SELECT 1 ; ", "SELECT 1 " },
-	{ "CALL p(:msg_id,:business_key,:type,:attempt,:queue)", "CALL p(<id>,<key>,<type>,<attempt>,<queue>)" },
+	{ "CALL p(:msg_id,:business_key,:type,:attempt,:queue)",
+	    "CALL p(<id>,<key>,<type>,<attempt>,<queue>)" },
 	{ ":payload", "<payload>" },
 	{ "DO (:payload)", "DO (<payload>)" },
 	{ "DO (:payload.path.to[0].field)", "DO (<path path to 0 field>)" },
@@ -127,9 +128,10 @@ Test(sql_template, refuses)
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		relmq__sql_template t;
 		relmq_error err = RELMQ_ERROR_INIT;
-		cr_expect_eq(relmq__sql_template_parse(&t, refused[i].sql, &err), RELMQ_ECONFIG, "%s",
-		    refused[i].sql);
-		cr_expect_not_null(strstr(err.text, refused[i].why), "%s: \"%s\"", refused[i].sql, err.text);
+		cr_expect_eq(relmq__sql_template_parse(&t, refused[i].sql, &err), RELMQ_ECONFIG,
+		    "%s", refused[i].sql);
+		cr_expect_not_null(
+		    strstr(err.text, refused[i].why), "%s: \"%s\"", refused[i].sql, err.text);
 		cr_expect_null(t.parts);
 	}
 }
@@ -147,8 +149,8 @@ static const struct {
 	    "INSERT INTO t VALUES ", "(<type>)", " AS new ON DUPLICATE KEY UPDATE a = new.a" },
 	/* the comment must not swallow the next tuple */
 	{ "INSERT INTO t VALUES (:type) -- note", "INSERT INTO t VALUES ", "(<type>)", " -- note" },
-	{ "INSERT INTO t VALUES (:type -- )\n) # note\n", "INSERT INTO t VALUES ", "(<type> -- )\n)",
-	    " # note\n" },
+	{ "INSERT INTO t VALUES (:type -- )\n) # note\n", "INSERT INTO t VALUES ",
+	    "(<type> -- )\n)", " # note\n" },
 	{ "/* a */ INSERT /* b */ INTO t VALUES (COALESCE(:type, 'SELECT'))",
 	    "/* a */ INSERT /* b */ INTO t VALUES ", "(COALESCE(<type>, 'SELECT'))", "" },
 	{ "INSERT INTO t VALUES (:type), (:queue)", NULL, NULL, NULL },
@@ -156,7 +158,8 @@ static const struct {
 	{ "INSERT INTO t VALUES (:type) RETURNING a", NULL, NULL, NULL },
 	{ "INSERT INTO t VALUES ((SELECT MAX(a) FROM u))", NULL, NULL, NULL },
 	{ "INSERT INTO t VALUES (last_insert_id())", NULL, NULL, NULL },
-	{ "INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = LAST_INSERT_ID(a)", NULL, NULL, NULL },
+	{ "INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = LAST_INSERT_ID(a)", NULL, NULL,
+	    NULL },
 	{ "INSERT INTO t SELECT :type", NULL, NULL, NULL },
 	{ "INSERT INTO t SET a = :type", NULL, NULL, NULL },
 	{ "INSERT INTO t VALUES (:type", NULL, NULL, NULL },
@@ -184,7 +187,8 @@ Test(sql_template, finds_the_tuple_of_an_insert)
 		relmq__sql_template t;
 		relmq_error err = RELMQ_ERROR_INIT;
 		const char *sql = inserts[i].sql;
-		cr_assert_eq(relmq__sql_template_parse(&t, sql, &err), RELMQ_OK, "%s: %s", sql, err.text);
+		cr_assert_eq(
+		    relmq__sql_template_parse(&t, sql, &err), RELMQ_OK, "%s: %s", sql, err.text);
 		cr_expect_eq(t.tuple_to > 0, inserts[i].head != NULL, "%s", sql);
 		if (t.tuple_to > 0 && inserts[i].head != NULL) {
 			expect_parts(&t, 0, t.tuple_from, inserts[i].head, sql);
@@ -198,7 +202,8 @@ Test(sql_template, finds_the_tuple_of_an_insert)
 Test(sql_template, knows_whether_the_payload_is_read_as_json)
 {
 	relmq__sql_template t;
-	cr_assert_eq(relmq__sql_template_parse(&t, "DO (:payload, ':payload.a', :header.a)", NULL), RELMQ_OK);
+	cr_assert_eq(relmq__sql_template_parse(&t, "DO (:payload, ':payload.a', :header.a)", NULL),
+	    RELMQ_OK);
 	cr_expect_not(t.reads_json);
 	relmq__sql_template_free(&t);
 	cr_assert_eq(relmq__sql_template_parse(&t, "DO (:payload.a)", NULL), RELMQ_OK);
