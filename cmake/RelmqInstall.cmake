@@ -21,6 +21,9 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/relmq-config-versio
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/relmq-config.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/relmq-config-version.cmake DESTINATION ${relmq_cmake_dir})
 
+# Relative to the file itself, so that an installation can be moved.
+file(RELATIVE_PATH relmq_pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" relmq_pc_to_prefix "${relmq_pc_to_prefix}")
 configure_file(cmake/relmq.pc.in ${CMAKE_CURRENT_BINARY_DIR}/relmq.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/relmq.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
