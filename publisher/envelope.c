@@ -9,6 +9,8 @@
 
 enum { SHORTSTR_MAX = 255, PRIORITY_MAX = 255 };
 
+#define EXPIRATION_MAX_MS INT64_C(315360000000) /* ten years: RabbitMQ's bound */
+
 static bool refuse(relmq__row *row, const char *why, const char *name)
 {
 	(void) snprintf(row->item.reason, sizeof(row->item.reason), "%s%s", why, name);
@@ -26,12 +28,17 @@ static bool set_text(
 	return to->bytes != NULL;
 }
 
-static bool all_digits(const char *s, size_t n)
+/* -1: not digits alone. Larger than the bound as soon as that is certain. */
+static int64_t digits_value(const char *s, size_t n)
 {
-	size_t i = 0;
-	while (i < n && s[i] >= '0' && s[i] <= '9')
-		i++;
-	return n > 0 && i == n;
+	int64_t value = n > 0 ? 0 : -1;
+	for (size_t i = 0; i < n && value >= 0; i++) {
+		if (s[i] < '0' || s[i] > '9')
+			return -1;
+		if (value <= EXPIRATION_MAX_MS)
+			value = value * 10 + (s[i] - '0');
+	}
+	return value;
 }
 
 static bool set_priority(relmq__row *row, const json_t *value)
@@ -44,21 +51,21 @@ static bool set_priority(relmq__row *row, const json_t *value)
 	return true;
 }
 
+/* Anything but digits, or too many of them, makes the broker close the channel. */
 static bool set_expiration(relmq__row *row, const json_t *value)
 {
 	char digits[24];
-	if (json_is_integer(value) && json_integer_value(value) >= 0) {
-		int n =
-		    snprintf(digits, sizeof(digits), "%lld", (long long) json_integer_value(value));
-		return set_text(row, &row->msg->props.expiration, AMQP_BASIC_EXPIRATION_FLAG,
-		    digits, (size_t) n);
-	}
-	/* Anything but digits makes the broker close the channel. */
-	if (!json_is_string(value) ||
-	    !all_digits(json_string_value(value), json_string_length(value)))
-		return refuse(row, "properties.expiration: must be milliseconds", "");
-	return set_text(row, &row->msg->props.expiration, AMQP_BASIC_EXPIRATION_FLAG,
-	    json_string_value(value), json_string_length(value));
+	int64_t ms = -1;
+	if (json_is_integer(value))
+		ms = json_integer_value(value);
+	else if (json_is_string(value))
+		ms = digits_value(json_string_value(value), json_string_length(value));
+	if (ms < 0 || ms > EXPIRATION_MAX_MS)
+		return refuse(
+		    row, "properties.expiration: must be milliseconds, at most ten years", "");
+	int n = snprintf(digits, sizeof(digits), "%lld", (long long) ms);
+	return set_text(
+	    row, &row->msg->props.expiration, AMQP_BASIC_EXPIRATION_FLAG, digits, (size_t) n);
 }
 
 static bool set_property(relmq__row *row, const char *name, const json_t *value)

@@ -1,6 +1,7 @@
 /* handlers/sql_template.c - see sql_template.h. */
 #include "consumer/handlers/sql_template.h"
 
+#include <ctype.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,10 +172,11 @@ static relmq_code add_param(
 /* --- the whole --------------------------------------------------------------------- */
 
 /* A value must not grow together with what the template has beside it: 1:payload.n,
- * -:payload.n (negative: "--"), 'x':msg_id. */
+ * 'x':msg_id. Behind an operator a blank could do harm: "--" is a comment with it only. */
 static bool needs_blank(char neighbour)
 {
-	return strchr(" \t\r\n(),=;", neighbour) == NULL;
+	return isalnum((unsigned char) neighbour) || (unsigned char) neighbour >= 0x80 ||
+	    strchr("_$@.:]'\"`", neighbour) != NULL;
 }
 
 static relmq_code add_spaced_param(

@@ -9,7 +9,8 @@
  *
  * Build it, without linking it to librelmq: the program that loads it has everything.
  *
- *     gcc -shared -fPIC -o count_plugin.so count_plugin.c $(pkg-config --cflags --libs libmariadb)
+ *     gcc -shared -fPIC -o count_plugin.so count_plugin.c \
+ *         $(pkg-config --cflags relmq libmariadb) $(pkg-config --libs libmariadb)
  *
  * And name it in the configuration, in the handler of a queue:
  *

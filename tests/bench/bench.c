@@ -50,7 +50,8 @@ int64_t bench_operand(int argc, char **argv, int which, int64_t otherwise, int64
 	errno = 0;
 	long long value = strtoll(argv[which], &end, 10);
 	if (errno != 0 || *end != '\0' || value < 1 || value > max)
-		bench_die("%s: must be a whole number from 1 to %lld", argv[which], (long long) max);
+		bench_die(
+		    "%s: must be a whole number from 1 to %lld", argv[which], (long long) max);
 	return value;
 }
 
@@ -300,8 +301,8 @@ static void read_confirms(bare *p, long seconds)
 		if (frame.frame_type != AMQP_FRAME_METHOD)
 			continue;
 		if (frame.payload.method.id != AMQP_BASIC_ACK_METHOD)
-			bench_die("confirms: unexpected %s",
-			    amqp_method_name(frame.payload.method.id));
+			bench_die(
+			    "confirms: unexpected %s", amqp_method_name(frame.payload.method.id));
 		const amqp_basic_ack_t *ack = frame.payload.method.decoded;
 		while (ack->multiple && p->base <= ack->delivery_tag)
 			settle(p, p->base++);

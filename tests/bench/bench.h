@@ -20,7 +20,7 @@ enum { BENCH_BODY = 512, BENCH_KEYS = 1000, BENCH_ROUNDS = 2 };
 
 #define BENCH_QUEUE "relmq.bench"
 /* What relmq-consumer does for a message; the table is there after bench_open(). */
-#define BENCH_STATEMENT                                \
+#define BENCH_STATEMENT                                  \
 	"INSERT INTO bench_effect (n, business_key, at)" \
 	" VALUES (:payload.n, :business_key, NOW(6))"
 

@@ -99,8 +99,8 @@ static void write_all(bench *b, sample *samples, int64_t count, int64_t rate)
 static void await_effects(bench *b, int64_t count)
 {
 	int64_t end = relmq__now_ms() + ARRIVE_MS;
-	while (bench_number(b, "SELECT COUNT(*) FROM bench_effect") < count &&
-	    relmq__now_ms() < end)
+	while (
+	    bench_number(b, "SELECT COUNT(*) FROM bench_effect") < count && relmq__now_ms() < end)
 		bench_pause_ms(50);
 }
 
@@ -156,8 +156,8 @@ static int report(const sample *samples, int64_t count, int64_t doubled)
 	          " message %.2f ms; effects that came twice: %lld",
 	    percentile_ms(commit, n, 50), percentile_ms(commit, n, 99), percentile_ms(took, n, 100),
 	    (long long) doubled);
-	(void) printf("{\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"lost\":%lld}\n", percentile_ms(took, n, 50),
-	    percentile_ms(took, n, 99), (long long) (count - n));
+	(void) printf("{\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"lost\":%lld}\n",
+	    percentile_ms(took, n, 50), percentile_ms(took, n, 99), (long long) (count - n));
 	free(took);
 	free(commit);
 	return n == count && doubled == 0 ? 0 : 1;

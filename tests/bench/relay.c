@@ -21,8 +21,8 @@ static void add_row(relmq__buf *sql, uint64_t n)
 		bench_die("no random bytes");
 	bench_key(key, n);
 	bench_body(body, n);
-	relmq__buf_addf(
-	    sql, "%s('%s','%s','" BENCH_QUEUE "',", sql->data[sql->len - 1] == ')' ? "," : "", id, key);
+	relmq__buf_addf(sql, "%s('%s','%s','" BENCH_QUEUE "',",
+	    sql->data[sql->len - 1] == ')' ? "," : "", id, key);
 	relmq__sql_bytes(sql, body, sizeof(body));
 	relmq__buf_adds(sql, ")");
 }
@@ -39,7 +39,8 @@ static void fill(bench *b, int64_t rows)
 		for (int i = 0; i < STATEMENT_ROWS && n < rows; i++)
 			add_row(&sql, (uint64_t) ++n);
 		if (sql.failed || relmq__db_exec(&b->db, sql.data, sql.len, NULL, &err) != RELMQ_OK)
-			bench_die("filling the outbox: %s", sql.failed ? "out of memory" : err.text);
+			bench_die(
+			    "filling the outbox: %s", sql.failed ? "out of memory" : err.text);
 	}
 	relmq__buf_free(&sql);
 }
@@ -94,7 +95,8 @@ int main(int argc, char **argv)
 	}
 	bench_close(&b);
 	double sent = (double) rows * BENCH_ROUNDS;
-	(void) printf("{\"bare_per_s\":%.0f,\"relay_per_s\":%.0f,\"ratio\":%.3f,\"rss_kib\":%lld}\n",
+	(void) printf(
+	    "{\"bare_per_s\":%.0f,\"relay_per_s\":%.0f,\"ratio\":%.3f,\"rss_kib\":%lld}\n",
 	    sent / bare, sent / relay, bare / relay, (long long) peak_kib);
 	return 0;
 }

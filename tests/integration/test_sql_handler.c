@@ -135,41 +135,41 @@ static void expect_rows(const char *sql, const char *rows)
 
 Test(sql_handler, keeps_types_and_digits)
 {
-	run_sql("CREATE TABLE p (price DECIMAL(10,4), big BIGINT UNSIGNED, neg INT, e DOUBLE,"
-	        " yes BOOLEAN, no BOOLEAN, nothing INT, missing INT, name VARCHAR(20) CHARACTER "
-	        "SET utf8mb4,"
-	        " doc TEXT, deep INT, digits TEXT)");
-	cr_expect_eq(
-	    handle("INSERT INTO p VALUES (:payload.price, :payload.big, :payload.neg, :payload.e,"
-	           " :payload.yes, :payload.no, :payload.nothing, :payload.gone.away,"
-	           " :payload.name, :payload.doc, :payload.doc.l[1].x, :payload.digits)",
-	        BYTES("{\"price\":19.99,\"big\":18446744073709551615,\"neg\":-7,\"e\":1.5e3,"
-	              "\"yes\":true,\"no\":false,\"nothing\":null,\"name\":"
-	              "\"\xf0\x9f\x98\x80\\u00e9\","
-	              "\"doc\":{\"l\": [1.10,{\"x\":5}]},\"digits\":0.10}"),
-	        NULL),
+	static const char body[] =
+	    "{\"price\":19.99,\"big\":18446744073709551615,\"neg\":-7,\"e\":1.5e3,\"digits\":0.10,"
+	    "\"yes\":true,\"no\":false,\"nothing\":null,\"name\":\"\xf0\x9f\x98\x80\\u00e9\","
+	    "\"doc\":{\"l\": [1.10,{\"x\":5}]}}";
+	run_sql("CREATE TABLE p (price DECIMAL(10,4), big BIGINT UNSIGNED, less BIGINT UNSIGNED,"
+	        " neg INT, e DOUBLE, digits TEXT, yes BOOLEAN, no BOOLEAN, nothing INT, gone INT,"
+	        " name VARCHAR(20) CHARACTER SET utf8mb4, doc TEXT, deep INT)");
+	/* big - 1 is exact for a number only: a string would become a double first */
+	cr_expect_eq(handle("INSERT INTO p VALUES (:payload.price, :payload.big, :payload.big - 1,"
+	                    " :payload.neg, :payload.e, :payload.digits, :payload.yes, :payload.no,"
+	                    " :payload.nothing, :payload.gone.away, :payload.name, :payload.doc,"
+	                    " :payload.doc.l[1].x)",
+	                 body, sizeof(body) - 1, NULL),
 	    RELMQ_DONE);
 	expect_rows("SELECT * FROM p",
-	    "19.9900|18446744073709551615|-7|1500|1|0|NULL|NULL|"
-	    "\xf0\x9f\x98\x80\xc3\xa9|{\"l\": [1.10,{\"x\":5}]}|5|0.10");
+	    "19.9900|18446744073709551615|18446744073709551614|-7|1500|0.10|1|0|NULL|NULL|"
+	    "\xf0\x9f\x98\x80\xc3\xa9|{\"l\": [1.10,{\"x\":5}]}|5");
 }
 
 Test(sql_handler, knows_the_message)
 {
-	run_sql(
-	    "CREATE TABLE p (id VARBINARY(255), id_text VARCHAR(255) CHARACTER SET utf8mb4, k TEXT,"
-	    " type TEXT, attempt INT, queue TEXT, h TEXT, num BIGINT, yes BOOLEAN, gone TEXT, void "
-	    "TEXT)");
+	static const char headers[] =
+	    "{\"x-relmq-key\":\"k'1\",\"x-relmq-attempt\":3,\"x-text\":\"a\\\\b\",\"x-num\":-5,"
+	    "\"x-digits\":\"41\",\"x-real\":1.5,\"x-yes\":true,\"x-void\":null,\"x-list\":[1]}";
+	run_sql("CREATE TABLE p (id VARBINARY(255), text VARCHAR(255) CHARACTER SET utf8mb4,"
+	        " k TEXT, type TEXT, attempt INT, queue TEXT, h TEXT, num BIGINT, digits INT,"
+	        " more INT, r DOUBLE, yes BOOLEAN, gone TEXT, void TEXT, list TEXT)");
 	relmq__handler *h = open_handler(
 	    "INSERT INTO p VALUES (:msg_id, :msg_id, :business_key, :type, :attempt, :queue,"
-	    " :header.x-text, :header.x-num, :header.x-yes, :header.x-gone, :header.x-void)");
-	relmq_delivery *d = deliver("id-\xc3\xa9",
-	    "{\"x-relmq-key\":\"k'1\",\"x-relmq-attempt\":3,\"x-text\":\"a\\\\b\",\"x-num\":-5,"
-	    "\"x-yes\":true,\"x-void\":null}",
-	    BYTES("not JSON, and nobody asks"));
+	    " :header.x-text, :header.x-num, :header.x-digits, :header.x-digits + 1,"
+	    " :header.x-real, :header.x-yes, :header.x-gone, :header.x-void, :header.x-list)");
+	relmq_delivery *d = deliver("id-\xc3\xa9", headers, BYTES("not JSON, and nobody asks"));
 	cr_expect_eq(h->ops->run(h, d, &db, &scratch), RELMQ_DONE, "%s", d->reason);
 	expect_rows("SELECT * FROM p",
-	    "id-\xc3\xa9|id-\xc3\xa9|k'1|order.created|3|orders|a\\b|-5|1|NULL|NULL");
+	    "id-\xc3\xa9|id-\xc3\xa9|k'1|order.created|3|orders|a\\b|-5|41|42|1.5|1|NULL|NULL|NULL");
 	relmq__delivery_free(d);
 	relmq__handler_close(h);
 }

@@ -212,6 +212,15 @@ Test(json_text, unescapes)
 	}
 }
 
+Test(json_text, a_name_is_said_whole)
+{
+	cr_expect(relmq__json_says(BYTES("a\\u0062"), BYTES("ab")));
+	cr_expect_not(relmq__json_says(BYTES("a\\u0062"), BYTES("abc")));
+	cr_expect_not(relmq__json_says(BYTES("a\\u0062c"), BYTES("ab")));
+	cr_expect_not(relmq__json_says(BYTES("a\\u0062"), BYTES("a")));
+	cr_expect_not(relmq__json_says(BYTES("ab"), BYTES("abc")));
+}
+
 static const char document[] =
     "{ \"a\" : 1 , \"price\":19.99,\"big\":18446744073709551615,\"neg\":-1.50e+02,"
     "\"a\":2,\"s\":\"q\\\"]}\",\"t\":true,\"f\":false,\"n\":null,"

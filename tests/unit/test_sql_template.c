@@ -57,10 +57,14 @@ static const struct {
 	{ "DO :1", "DO :1" },
 	/* a value does not grow together with its neighbours */
 	{ "DO 1:payload.n", "DO 1 <path n>" },
-	{ "DO 1-:payload.n", "DO 1- <path n>" },
+	{ "DO 1-:payload.n", "DO 1-<path n>" },
+	{ "DO 1--:payload.n + 2", "DO 1--<path n> + 2" }, /* with a blank: a comment */
+	{ "DO 1.:payload.n", "DO 1. <path n>" },
 	{ "DO 'a':type'b'", "DO 'a' <type> 'b'" },
 	{ "DO :type:queue", "DO <type>  <queue>" },
-	{ "DO :payload.a-1", "DO <path a> -1" },
+	{ "DO :payload.a-1", "DO <path a>-1" },
+	{ "DO :payload[0]x", "DO <path 0> x" },
+	{ "DO :payload[0]:type", "DO <path 0>  <type>" },
 };
 
 static void render_all(const relmq__sql_template *t, relmq__buf *out)
