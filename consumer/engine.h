@@ -75,8 +75,8 @@ void relmq__engine_finish(relmq__engine *e, relmq_delivery *d);
 /** A worker found something that no retry helps: the schema. Stops the engine. */
 void relmq__engine_fail(relmq__engine *e, const relmq_error *err);
 
-void *relmq__worker_main(void *worker);
-void *relmq__outlet_main(void *engine);
+void *relmq__worker_main(void *arg); /* relmq__worker * */
+void *relmq__outlet_main(void *arg); /* relmq__engine * */
 RELMQ_CHECK relmq_code relmq__intake_run(relmq__engine *e, relmq_error *err);
 
 #endif

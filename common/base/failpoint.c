@@ -28,8 +28,9 @@ static size_t point_count;
 
 static void parse(void)
 {
+	static char *text; /* points lead into it as long as the process lives */
 	const char *env = getenv("RELMQ_FAIL");
-	char *text = env != NULL ? strdup(env) : NULL; /* lives as long as the process */
+	text = env != NULL ? strdup(env) : NULL;
 	char *save = NULL;
 	for (char *item = text != NULL ? strtok_r(text, ",", &save) : NULL;
 	     item != NULL && point_count < MAX_POINTS; item = strtok_r(NULL, ",", &save)) {

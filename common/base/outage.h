@@ -21,7 +21,7 @@ typedef struct relmq__outage {
 
 #define RELMQ__OUTAGE_INIT(subject, what)                        \
 	{                                                        \
-		subject, what, { 100, 10000, 0 }, false, 0, 0, 0 \
+		subject, what, { 100, 5000, 0 }, false, 0, 0, 0 \
 	}
 
 /** A try failed: log if this is news (first, or another reason), set when to try again. */

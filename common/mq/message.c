@@ -163,7 +163,7 @@ bool relmq__field_int(const amqp_field_value_t *v, int64_t *out)
 {
 	switch (v->kind) {
 	case AMQP_FIELD_KIND_I8:
-		*out = v->value.i8;
+		*out = (int64_t) v->value.i8; /* a number here, never a character */
 		return true;
 	case AMQP_FIELD_KIND_U8:
 		*out = v->value.u8;

@@ -6,6 +6,6 @@ shift
 set -a
 # shellcheck source=/dev/null
 . "$dir/env"
-RELMQ_STACK_DIR=$dir
 set +a
+export RELMQ_STACK_DIR=$dir
 exec "$@"
