@@ -6,6 +6,19 @@
 
 #include "base/error.h"
 
+relmq_code relmq__inbox_check(relmq__db *db, relmq_error *err)
+{
+	int64_t ignored = 0;
+	relmq_code code =
+	    relmq__db_number(db, "SELECT 1 FROM message_inbox LIMIT 0", 0, &ignored, err);
+	if (code == RELMQ_OK || relmq__db_is_outage(db->class))
+		return code;
+	return relmq__fail(err, RELMQ_ESCHEMA, RELMQ_F_FATAL,
+	    "database %s has the relmq schema but no readable table message_inbox:"
+	    " restore it, nothing can be recognised without it",
+	    db->settings->database);
+}
+
 static void add_id(relmq__buf *sql, const relmq_delivery *d)
 {
 	amqp_bytes_t id = relmq__delivery_id_bytes(d);

@@ -14,6 +14,9 @@ typedef enum relmq__inbox_state { /* contract v1; 0: no row */
 	RELMQ__INBOX_PROCESSING = 2
 } relmq__inbox_state;
 
+/** Is there an inbox at all? RELMQ_ESCHEMA, RELMQ_F_FATAL: no. */
+RELMQ_CHECK relmq_code relmq__inbox_check(relmq__db *db, relmq_error *err);
+
 /** States of `n` deliveries of one consumer, by a read that locks nothing. */
 RELMQ_CHECK relmq_code relmq__inbox_known(relmq__db *db, relmq__buf *sql, relmq_delivery *const *ds,
     size_t n, relmq__inbox_state *states, relmq_error *err);

@@ -68,7 +68,8 @@ static void on_outcome(void *arg, relmq__item *item, relmq__outcome outcome)
 	if (outcome == RELMQ__CONFIRMED) {
 		RELMQ_FAIL_POINT("consumer.forwarded");
 		count_forwarded(o, d);
-		relmq__outage_over(&o->refusals);
+		if (relmq__outage_wait_ms(&o->refusals) == 0) /* else of the same window */
+			relmq__outage_over(&o->refusals);
 		relmq__engine_finish(o->engine, d);
 		return;
 	}
@@ -78,7 +79,8 @@ static void on_outcome(void *arg, relmq__item *item, relmq__outcome outcome)
 		(void) snprintf(err.text, sizeof(err.text), "%.*s refused message %.64s: %.80s",
 		    (int) item->routing_key.len, (const char *) item->routing_key.bytes,
 		    relmq_delivery_id(d), item->reason);
-		relmq__outage_failed(&o->refusals, &err);
+		if (relmq__outage_wait_ms(&o->refusals) == 0) /* a window's refusals are one */
+			relmq__outage_failed(&o->refusals, &err);
 	}
 	put_back(o, d);
 }
@@ -114,10 +116,20 @@ static void accept_new(outlet *o)
 		put_back(o, d);
 }
 
-/* Its channel is gone: the broker gives the message to somebody anew. */
+/* Nothing can be published now: no connection, an alarm, or a ladder that refuses. */
+static bool stuck(const outlet *o)
+{
+	return !relmq__sender_is_open(&o->sender) || o->sender.blocked ||
+	    relmq__outage_wait_ms(&o->refusals) > 0;
+}
+
+/* Its channel is gone, or we are to end and it could not go: the broker gives the message to
+ * somebody anew. */
 static void drop_stale(outlet *o)
 {
 	uint64_t generation = atomic_load(&o->engine->generation);
+	if (atomic_load(&o->engine->draining) && stuck(o))
+		generation = 0; /* of no delivery */
 	for (size_t n = o->count; n > 0; n--) {
 		relmq_delivery *d = take(o);
 		if (d->generation != generation)

@@ -55,18 +55,28 @@ static relmq_verdict call_handler(relmq__unit *u, relmq_delivery *d)
 	relmq__handler *h = u->queue->handler;
 	d->reason[0] = '\0';
 	relmq_verdict verdict = h->ops->run(h, d, u->db, &u->scratch);
-	if (verdict == RELMQ_DONE && !in_transaction(u)) {
-		LOG_ERROR("worker",
-		    "queue %s: the handler ended the transaction it was given (message %s);"
-		    " exactly-once is lost for it",
-		    d->queue, relmq_delivery_id(d));
-		relmq_delivery_reason(d, "handler ended the transaction it was given");
-		return RELMQ_RETRY;
-	}
 	if (verdict != RELMQ_DONE && d->reason[0] == '\0')
 		relmq_delivery_reason(d, "handler said %s without a reason",
 		    verdict == RELMQ_REJECT ? "REJECT" : "RETRY");
 	return verdict;
+}
+
+/* A handler that commits makes the claims of the whole batch durable, of those too that did
+ * not run: they are taken back at once. Its own claim stays if it is DONE, for its effect was
+ * committed with it. `done` of `ds` have run; false: it rolled back, and nothing is left. */
+static relmq_code settle_ended(relmq__unit *u, relmq_delivery **ds, size_t n, size_t done,
+    const relmq_delivery *culprit, bool *committed, relmq_error *err)
+{
+	relmq__inbox_state state = RELMQ__INBOX_NONE;
+	LOG_ERROR("worker",
+	    "queue %s: the handler ended the transaction it was given (message %s);"
+	    " exactly-once is lost for it",
+	    culprit->queue, relmq_delivery_id(culprit));
+	relmq_code code = relmq__inbox_known(u->db, &u->sql, ds, 1, &state, err);
+	*committed = state == RELMQ__INBOX_DONE;
+	if (code == RELMQ_OK && *committed && done < n)
+		code = relmq__inbox_unclaim(u->db, &u->sql, ds + done, n - done, err);
+	return code;
 }
 
 /* --- batch ------------------------------------------------------------------------------- */
@@ -93,8 +103,10 @@ static relmq_code split_known(relmq__unit *u, relmq_delivery **ds, size_t *n,
 	return code;
 }
 
-/* One by one, until one is not DONE, the time is used up, or we are asked to stop. */
-static size_t run_handlers(relmq__unit *u, relmq_delivery **fresh, size_t n, bool *failed)
+/* One by one, until one is not DONE, the time is used up, or we are asked to stop. Returns
+ * how many are DONE; `culprit` is the one that ended the transaction. */
+static size_t run_handlers(
+    relmq__unit *u, relmq_delivery **fresh, size_t n, bool *failed, const relmq_delivery **culprit)
 {
 	int64_t end = relmq__now_ms() + u->batch_time_ms;
 	const relmq__handler_ops *ops = u->queue->handler->ops;
@@ -107,6 +119,10 @@ static size_t run_handlers(relmq__unit *u, relmq_delivery **fresh, size_t n, boo
 	}
 	for (size_t i = 0; i < n; i++) {
 		*failed = call_handler(u, fresh[i]) != RELMQ_DONE;
+		if (!in_transaction(u)) {
+			*culprit = fresh[i];
+			return *failed ? i : i + 1;
+		}
 		if (*failed)
 			return i;
 		if (relmq__now_ms() >= end || atomic_load(u->draining))
@@ -126,6 +142,7 @@ static size_t count_up_to(relmq_delivery **ds, size_t n, const relmq_delivery *s
 static relmq_code run_claimed(
     relmq__unit *u, relmq_delivery **fresh, size_t n, size_t *done, bool *failed, relmq_error *err)
 {
+	const relmq_delivery *culprit = NULL;
 	*failed = false;
 	*done = 0;
 	relmq_code code = run_sql(u, "START TRANSACTION", err);
@@ -133,9 +150,17 @@ static relmq_code run_claimed(
 		code = relmq__inbox_claim_batch(u->db, &u->sql, fresh, n, err);
 	if (code != RELMQ_OK)
 		return code;
-	*done = run_handlers(u, fresh, n, failed);
+	*done = run_handlers(u, fresh, n, failed, &culprit);
+	if ((*failed || culprit != NULL) && transaction_lost(u, err))
+		return RELMQ_EDB;
+	if (culprit != NULL) {
+		bool committed = false;
+		code = settle_ended(u, fresh, n, *done, culprit, &committed, err);
+		*failed = !committed;
+		return code;
+	}
 	if (*failed)
-		return transaction_lost(u, err) ? RELMQ_EDB : RELMQ_OK;
+		return RELMQ_OK;
 	if (*done < n) /* cut short: the others were not run, so they must not stay claimed */
 		code = relmq__inbox_unclaim(u->db, &u->sql, fresh + *done, n - *done, err);
 	RELMQ_FAIL_POINT("consumer.before_commit");
@@ -213,10 +238,24 @@ static relmq_code before_start(relmq__unit *u, relmq_delivery *d, bool *decided,
 	return RELMQ_OK;
 }
 
+static relmq_code finish_ended(relmq__unit *u, relmq_delivery *d, relmq_error *err)
+{
+	bool committed = false;
+	relmq_code code =
+	    settle_ended(u, &d, 1, d->verdict == RELMQ_DONE ? 1 : 0, d, &committed, err);
+	if (d->verdict == RELMQ_DONE && !committed) {
+		relmq_delivery_reason(d, "handler ended the transaction it was given");
+		d->verdict = RELMQ_RETRY;
+	}
+	return code;
+}
+
 static relmq_code finish_single(relmq__unit *u, relmq_delivery *d, relmq_error *err)
 {
 	if (transaction_lost(u, err))
 		return give_up(u, RELMQ_EDB);
+	if (!in_transaction(u))
+		return finish_ended(u, d, err);
 	if (d->verdict != RELMQ_DONE) {
 		roll_back(u);
 		return RELMQ_OK;

@@ -8,6 +8,7 @@
 #include "base/idset.h"
 #include "base/log.h"
 #include "base/outage.h"
+#include "consumer/inbox.h"
 #include "consumer/unit.h"
 #include "db/migrate.h"
 
@@ -22,9 +23,11 @@ typedef struct worker {
 	relmq__worker *self;
 	relmq__db db;
 	relmq__unit unit;
-	relmq__outage outage;
-	relmq__idset lanes; /* ids of the batch being formed, hashed */
+	relmq__outage outage;  /* no session can be had                         */
+	relmq__outage trouble; /* there is one, and it refuses or dies at work  */
+	relmq__idset lanes;    /* ids of the batch being formed, hashed */
 	bool up;
+	bool inbox_seen;
 	unsigned conflicts;
 	size_t singles;        /* so many more are run alone: a batch of theirs failed */
 	relmq_delivery **held; /* taken from the queue, in order */
@@ -49,20 +52,24 @@ static bool open_session(worker *w)
 	if (w->db.mysql != NULL)
 		return true;
 	set_up(w, false);
-	if (relmq__outage_wait_ms(&w->outage) > 0)
+	if (relmq__outage_wait_ms(&w->outage) > 0 || atomic_load(&w->engine->fatal))
 		return false;
 	relmq_code code = relmq__db_open(&w->db, &w->engine->settings->mysql, LOCK_WAIT_S, &err);
 	if (code == RELMQ_OK)
 		code = relmq__schema_check(&w->db, &err);
+	if (code == RELMQ_OK && !w->inbox_seen) /* later its loss is an outage */
+		code = relmq__inbox_check(&w->db, &err);
 	if (code == RELMQ_OK) {
+		w->inbox_seen = true;
 		relmq__outage_over(&w->outage);
 		set_up(w, true);
 		return true;
 	}
+	relmq__db_close(&w->db);
 	if (code == RELMQ_ESCHEMA && (err.flags & RELMQ_F_FATAL) != 0)
 		relmq__engine_fail(w->engine, &err);
-	relmq__db_close(&w->db);
-	relmq__outage_failed(&w->outage, &err);
+	else
+		relmq__outage_failed(&w->outage, &err);
 	return false;
 }
 
@@ -98,7 +105,8 @@ static void pass_on(worker *w, relmq_delivery *d)
 
 /* --- running ----------------------------------------------------------------------------- */
 
-/* A unit failed without a fault of its messages: they stay where they are. */
+/* A unit failed without a fault of its messages: they stay where they are. That the server
+ * takes a new session does not end the trouble; only a unit that goes through does. */
 static void recover(worker *w, const relmq_error *err)
 {
 	if (w->db.class == RELMQ__DB_RETRY_TX) {
@@ -106,9 +114,15 @@ static void recover(worker *w, const relmq_error *err)
 		relmq__queue_wait(w->self->in, (int) relmq__jitter_ms(5 * (int64_t) w->conflicts));
 		return;
 	}
-	relmq__outage_failed(&w->outage, err);
+	relmq__outage_failed(&w->trouble, err);
 	relmq__db_close(&w->db);
 	set_up(w, false);
+}
+
+static void went_through(worker *w)
+{
+	w->conflicts = 0;
+	relmq__outage_over(&w->trouble);
 }
 
 /* Not an outage and not the handler's verdict: it is in everybody's way. */
@@ -125,7 +139,7 @@ static void run_single(worker *w)
 	relmq_delivery *d = w->held[w->at];
 	relmq_code code = relmq__unit_single(&w->unit, d, &err);
 	if (code == RELMQ_OK) {
-		w->conflicts = 0;
+		went_through(w);
 		w->at++;
 		pass_on(w, d);
 		return;
@@ -172,7 +186,7 @@ static void run_batch(worker *w, size_t n)
 		pass_on(w, w->held[w->at + i]);
 	w->at += ran;
 	if (ran > 0)
-		w->conflicts = 0;
+		went_through(w);
 	if (code == RELMQ_EDB &&
 	    (w->db.class != RELMQ__DB_RETRY_TX || w->conflicts < CONFLICTS_MAX))
 		recover(w, &err);
@@ -189,7 +203,7 @@ static void run_next(worker *w)
 		drop(w, d);
 		return;
 	}
-	if (!open_session(w))
+	if (!open_session(w) || relmq__outage_wait_ms(&w->trouble) > 0)
 		return;
 	w->unit.queue = &w->engine->queues[d->queue_index];
 	if (relmq__delivery_id_bytes(d).len == 0) {
@@ -217,6 +231,7 @@ static bool init(worker *w, relmq__worker *self)
 	w->engine = self->engine;
 	w->self = self;
 	w->outage = (relmq__outage) RELMQ__OUTAGE_INIT("worker", "the database");
+	w->trouble = (relmq__outage) RELMQ__OUTAGE_INIT("worker", "work on messages");
 	w->unit.db = &w->db;
 	w->unit.batch_time_ms = s->batch_time_ms;
 	w->unit.draining = &w->engine->draining;
@@ -239,8 +254,9 @@ static void fini(worker *w)
 static void rest(worker *w)
 {
 	int64_t wait = IDLE_MS;
-	int64_t outage = relmq__outage_wait_ms(&w->outage);
-	if (w->db.mysql == NULL && outage < wait)
+	int64_t outage = relmq__outage_wait_ms(w->db.mysql == NULL ? &w->outage : &w->trouble);
+	bool waiting = w->db.mysql == NULL || w->at < w->count;
+	if (waiting && outage < wait && !atomic_load(&w->engine->fatal))
 		wait = outage;
 	relmq__queue_wait(w->self->in, (int) wait);
 }
@@ -262,7 +278,7 @@ void *relmq__worker_main(void *arg)
 		}
 		if (w.at < w.count)
 			run_next(&w);
-		if (w.at == w.count || w.db.mysql == NULL)
+		if (w.at == w.count || w.db.mysql == NULL || relmq__outage_wait_ms(&w.trouble) > 0)
 			rest(&w);
 	}
 	for (; w.at < w.count; w.at++)

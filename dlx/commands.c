@@ -62,15 +62,30 @@ static int prepare(const relmq__settings *s, request *r, int argc, char **argv, 
 	return status == RELMQ__EXIT_OK ? check_queues(s, r) : status;
 }
 
-/* Cut to `width` characters, control bytes as '.', what is no UTF-8 as '?'. */
+/* One character of `n` bytes, 0: no UTF-8. Neither a control character, in one byte or in
+ * two, nor one that turns the direction of what is around it. */
+static bool is_plain(const char *at, size_t n)
+{
+	const unsigned char *c = (const unsigned char *) at;
+	if (n == 1)
+		return c[0] >= 0x20 && c[0] != 0x7f;
+	if (n == 2)
+		return c[0] != 0xc2 || c[1] >= 0xa0;
+	if (n == 3 && c[0] == 0xe2)
+		return !(c[1] == 0x80 &&
+		           (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xaa && c[2] <= 0xae))) &&
+		    !(c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
+	return n != 0;
+}
+
+/* Cut to `width` characters, control characters as '.', what is no UTF-8 as '?'. */
 static void print_cell(const char *text, int width)
 {
 	size_t len = strlen(text);
 	int used = 0;
 	for (size_t i = 0; i < len && used < width; used++) {
 		size_t n = relmq__utf8_width(text + i, len - i);
-		unsigned char c = (unsigned char) text[i];
-		if (n == 0 || (n == 1 && (c < 0x20 || c == 0x7f)))
+		if (!is_plain(text + i, n))
 			(void) putchar(n == 0 ? '?' : '.');
 		else
 			(void) fwrite(text + i, 1, n, stdout);
@@ -112,6 +127,9 @@ static int run_declare(const relmq__settings *s, int argc, char **argv)
 	if (status != RELMQ__EXIT_OK)
 		return status;
 	relmq_code code = relmq__conn_open(&conn, &s->rabbitmq, "relmq-dlx declare", &err);
+	for (size_t i = 0; i < s->dlx.queue_count && code == RELMQ_OK; i++)
+		if (queue_wanted(&r, &s->dlx.queues[i]))
+			code = relmq__ladder_compare(&conn, &s->dlx.queues[i], &err);
 	for (size_t i = 0; i < s->dlx.queue_count && code == RELMQ_OK; i++) {
 		const relmq__dlx_queue *q = &s->dlx.queues[i];
 		if (!queue_wanted(&r, q))
@@ -218,11 +236,22 @@ static void print_text(const char *name, const char *text)
 	(void) printf("\n");
 }
 
+static bool is_text(amqp_bytes_t body)
+{
+	const char *text = body.bytes;
+	for (size_t i = 0; i < body.len;) {
+		size_t n = relmq__utf8_width(text + i, body.len - i);
+		if (!is_plain(text + i, n) && text[i] != '\n' && text[i] != '\t')
+			return false;
+		i += n;
+	}
+	return true;
+}
+
 static void print_body(amqp_bytes_t body)
 {
 	const unsigned char *p = body.bytes;
-	bool printable = relmq__utf8_ok(body.bytes, body.len) &&
-	    memchr(p, '\0', body.len) == NULL && memchr(p, '\x1b', body.len) == NULL;
+	bool printable = is_text(body);
 	(void) printf("body         %zu bytes%s\n", body.len, printable ? "" : ", in hex");
 	for (size_t i = 0; i < body.len; i++) {
 		if (printable)
@@ -237,6 +266,7 @@ static bool show_one(void *arg, const relmq__msg *msg, const char *queue)
 {
 	search *want = arg;
 	relmq__parked m;
+	char age[24];
 	relmq__buf headers = { 0 };
 	relmq__parked_read(msg, queue, &m);
 	if (strcmp(m.id, want->id) != 0)
@@ -246,8 +276,9 @@ static bool show_one(void *arg, const relmq__msg *msg, const char *queue)
 	print_text("key", m.key);
 	print_text("type", m.type);
 	print_text("queue", m.queue);
-	(void) printf("%-13s%lld\n%-13s%llds\n", "attempts", (long long) m.attempts, "age",
-	    (long long) m.age_s);
+	age_text(m.age_s, age, sizeof(age));
+	(void) printf("%-13s%lld\n", "attempts", (long long) m.attempts);
+	print_text("age", age);
 	print_text("reason", m.reason);
 	relmq__table_to_json(&headers, &msg->props.headers);
 	print_text("headers", headers.data != NULL ? headers.data : "{}");
@@ -307,9 +338,10 @@ static int run_replay(const relmq__settings *s, int argc, char **argv)
 		if (queue_wanted(&r, &s->dlx.queues[i]))
 			code = relmq__replay(&s->rabbitmq, s->dlx.queues[i].queue, !r.yes,
 			    replay_wanted, &r, &counts, &err);
-	(void) printf("%llu of %llu parked message(s) %s\n", (unsigned long long) counts.replayed,
-	    (unsigned long long) counts.seen,
-	    r.yes ? "replayed" : "would be replayed; add --yes to do it");
+	if (code == RELMQ_OK || counts.seen > 0)
+		(void) printf("%llu of %llu parked message(s) %s\n",
+		    (unsigned long long) counts.replayed, (unsigned long long) counts.seen,
+		    r.yes ? "replayed" : "would be replayed; add --yes to do it");
 	(void) fflush(stdout);
 	if (code != RELMQ_OK)
 		return relmq__program_fail("%s", err.text);

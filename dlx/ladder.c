@@ -32,19 +32,34 @@ static void arg_int(amqp_table_entry_t *e, const char *key, int64_t value)
 	e->value.value.i64 = value;
 }
 
-static relmq_code declare_parked(relmq__conn *c, const char *queue, relmq_error *err)
+/* Which of a ladder's queues a pass is about. */
+typedef enum pass { THOSE_THERE, ALL } pass;
+
+static relmq_code declare_one(
+    relmq__conn *c, const char *name, amqp_table_t args, pass which, relmq_error *err)
+{
+	relmq__queue_info info;
+	if (which == THOSE_THERE) {
+		relmq_code code = relmq__queue_inspect(c, name, &info, err);
+		if (code != RELMQ_OK)
+			return err->native == AMQP_NOT_FOUND ? RELMQ_OK : code;
+	}
+	return relmq__queue_declare(c, name, args, err);
+}
+
+static relmq_code declare_parked(relmq__conn *c, const char *queue, pass which, relmq_error *err)
 {
 	char name[RELMQ__QUEUE_NAME_SIZE];
 	amqp_table_entry_t args[1];
 	arg_text(&args[0], "x-queue-type", "quorum");
 	relmq__ladder_parked_name(name, queue);
-	return relmq__queue_declare(c, name, (amqp_table_t){ 1, args }, err);
+	return declare_one(c, name, (amqp_table_t){ 1, args }, which, err);
 }
 
 /* The delay and where it leads are arguments, not policy: a tier without them would keep
  * its messages for ever, so it must not exist without them even for a moment. */
 static relmq_code declare_tier(
-    relmq__conn *c, const char *queue, const char *tier, relmq_error *err)
+    relmq__conn *c, const char *queue, const char *tier, pass which, relmq_error *err)
 {
 	char name[RELMQ__QUEUE_NAME_SIZE];
 	amqp_table_entry_t args[6];
@@ -55,25 +70,38 @@ static relmq_code declare_tier(
 	arg_text(&args[4], "x-dead-letter-strategy", "at-least-once");
 	arg_text(&args[5], "x-overflow", "reject-publish"); /* at-least-once needs it */
 	relmq__ladder_tier_name(name, queue, tier);
-	return relmq__queue_declare(c, name, (amqp_table_t){ 6, args }, err);
+	return declare_one(c, name, (amqp_table_t){ 6, args }, which, err);
 }
 
-static relmq_code declare_work(relmq__conn *c, const char *queue, relmq_error *err)
+static relmq_code declare_work(relmq__conn *c, const char *queue, pass which, relmq_error *err)
 {
 	amqp_table_entry_t args[2];
 	arg_text(&args[0], "x-queue-type", "quorum");
 	args[1].key = amqp_cstring_bytes("x-single-active-consumer");
 	args[1].value.kind = AMQP_FIELD_KIND_BOOLEAN;
 	args[1].value.value.boolean = 1;
-	return relmq__queue_declare(c, queue, (amqp_table_t){ 2, args }, err);
+	return declare_one(c, queue, (amqp_table_t){ 2, args }, which, err);
+}
+
+static relmq_code declare_all(
+    relmq__conn *c, const relmq__dlx_queue *q, pass which, relmq_error *err)
+{
+	relmq_code code = declare_parked(c, q->queue, which, err);
+	for (size_t i = 0; i < q->tier_count && code == RELMQ_OK; i++)
+		code = declare_tier(c, q->queue, q->tiers[i], which, err);
+	return code == RELMQ_OK ? declare_work(c, q->queue, which, err) : code;
+}
+
+/* Only a declaration shows whether the arguments are the same; so those that are there come
+ * first, and nothing is made when one of them differs. */
+relmq_code relmq__ladder_compare(relmq__conn *c, const relmq__dlx_queue *q, relmq_error *err)
+{
+	return declare_all(c, q, THOSE_THERE, err);
 }
 
 relmq_code relmq__ladder_declare(relmq__conn *c, const relmq__dlx_queue *q, relmq_error *err)
 {
-	relmq_code code = declare_parked(c, q->queue, err);
-	for (size_t i = 0; i < q->tier_count && code == RELMQ_OK; i++)
-		code = declare_tier(c, q->queue, q->tiers[i], err);
-	return code == RELMQ_OK ? declare_work(c, q->queue, err) : code;
+	return declare_all(c, q, ALL, err);
 }
 
 static relmq_code check_one(relmq__conn *c, const char *queue, relmq_error *err)

@@ -16,8 +16,13 @@ void relmq__ladder_tier_name(char out[RELMQ__QUEUE_NAME_SIZE], const char *queue
 void relmq__ladder_parked_name(char out[RELMQ__QUEUE_NAME_SIZE], const char *queue);
 
 /** Declare the parking queue, the tiers and the work queue (single active consumer), in this
- *  order: nothing exists before what it dead-letters to. Harmless when they exist as wanted. */
+ *  order: nothing exists before what it dead-letters to. Harmless when they exist as wanted.
+ *  @retval RELMQ_EBROKER native 406: one exists with other arguments (the text names which) */
 RELMQ_CHECK relmq_code relmq__ladder_declare(
+    relmq__conn *c, const relmq__dlx_queue *q, relmq_error *err);
+/** Declare only those of them that exist: a difference shows before anything is made.
+ *  @retval RELMQ_EBROKER native 406, as for relmq__ladder_declare() */
+RELMQ_CHECK relmq_code relmq__ladder_compare(
     relmq__conn *c, const relmq__dlx_queue *q, relmq_error *err);
 /** Do the work queue, all tiers and the parking queue exist? */
 RELMQ_CHECK relmq_code relmq__ladder_check(

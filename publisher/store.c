@@ -257,9 +257,10 @@ static relmq_code open_session(store *s, relmq_error *err)
 		code = relmq__schema_check(&s->db, err);
 	if (code != RELMQ_OK)
 		return code;
-	relmq__outage_over(&s->outage);
-	LOG_INFO("store", "connected to database %s on %s:%lld", s->mysql.database, s->mysql.host,
-	    (long long) s->mysql.port);
+	/* An outage is over when the work is done again, not when somebody listens. */
+	if (!s->outage.down)
+		LOG_INFO("store", "connected to database %s on %s:%lld", s->mysql.database,
+		    s->mysql.host, (long long) s->mysql.port);
 	s->relay->lease.next_tick_ms = 0;
 	return RELMQ_OK;
 }

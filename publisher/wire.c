@@ -16,6 +16,9 @@ typedef struct wire {
 	relmq__relay *relay;
 	relmq__sender sender;
 	relmq__outage outage;
+	bool confirmed; /* something, since the connection was opened */
+	bool barren;    /* the last one broke over our rows and had confirmed none: to be
+	                 * connected proves nothing, and the outage is not over with that */
 	/* taken from the queue and not yet published */
 	relmq__row *pending[BURST];
 	size_t pending_at, pending_count;
@@ -32,9 +35,14 @@ static void give_back(wire *w, relmq__row *row, relmq__outcome outcome)
 
 static void on_outcome(void *arg, relmq__item *item, relmq__outcome outcome)
 {
-	if (outcome == RELMQ__CONFIRMED)
+	wire *w = arg;
+	if (outcome == RELMQ__CONFIRMED) {
 		RELMQ_FAIL_POINT("publisher.confirmed");
-	give_back(arg, (relmq__row *) item, outcome);
+		w->confirmed = true;
+		if (w->outage.down)
+			relmq__outage_over(&w->outage);
+	}
+	give_back(w, (relmq__row *) item, outcome);
 }
 
 static relmq__row *next_pending(wire *w)
@@ -73,9 +81,12 @@ static void connect_if_due(wire *w)
 		lost(w, &err);
 		return;
 	}
-	relmq__outage_over(&w->outage);
-	LOG_INFO("wire", "connected to rabbitmq %s:%lld", w->relay->settings->rabbitmq.host,
-	    (long long) w->relay->settings->rabbitmq.port);
+	w->confirmed = false;
+	if (!w->barren) {
+		relmq__outage_over(&w->outage);
+		LOG_INFO("wire", "connected to rabbitmq %s:%lld", w->relay->settings->rabbitmq.host,
+		    (long long) w->relay->settings->rabbitmq.port);
+	}
 	atomic_store(&w->relay->wire_up, true);
 	relmq__queue_wake(w->relay->to_store);
 }
@@ -176,8 +187,10 @@ void *relmq__wire_main(void *arg)
 			return_pending(&w); /* handed over while the connection broke */
 			connect_if_due(&w);
 		}
-		if (relmq__sender_is_open(&w.sender) && turn(&w, &err) != RELMQ_OK)
+		if (relmq__sender_is_open(&w.sender) && turn(&w, &err) != RELMQ_OK) {
+			w.barren = w.sender.window.count > 0 && !w.confirmed;
 			lost(&w, &err);
+		}
 		rest(&w);
 	}
 	if (w.sender.window.count == 0)

@@ -4,15 +4,25 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+static bool is_news(relmq__outage *o, int native)
+{
+	for (unsigned i = 0; i < o->told_count; i++)
+		if (o->told[i] == native)
+			return false;
+	if (o->told_count == RELMQ__OUTAGE_REASONS)
+		return false;
+	o->told[o->told_count++] = native;
+	return true;
+}
+
 void relmq__outage_failed(relmq__outage *o, const relmq_error *err)
 {
 	int64_t now = relmq__now_ms();
 	if (!o->down)
 		o->since_ms = now;
-	if (!o->down || o->native != err->native)
+	if (is_news(o, err->native))
 		LOG_WARN(o->subject, "%s; trying again with backoff", err->text);
 	o->down = true;
-	o->native = err->native;
 	o->retry_at_ms = now + relmq__backoff_next_ms(&o->backoff);
 }
 
@@ -22,6 +32,7 @@ void relmq__outage_over(relmq__outage *o)
 		LOG_INFO(o->subject, "%s is back after %lld ms", o->what,
 		    (long long) (relmq__now_ms() - o->since_ms));
 	o->down = false;
+	o->told_count = 0;
 	o->retry_at_ms = 0;
 	relmq__backoff_reset(&o->backoff);
 }

@@ -1,5 +1,5 @@
-/* base/outage.h - say once that something is down, and once that it is back. A line an
- * attempt would bury the one that tells why. One thread. */
+/* base/outage.h - say once that something is down, each reason once, and once that it is
+ * back. A line an attempt would bury the one that tells why. One thread. */
 #ifndef RELMQ_BASE_OUTAGE_H
 #define RELMQ_BASE_OUTAGE_H
 
@@ -10,21 +10,24 @@
 
 #include "base/backoff.h"
 
+enum { RELMQ__OUTAGE_REASONS = 8 }; /* that are told; two may well alternate */
+
 typedef struct relmq__outage {
 	const char *subject; /* of the log lines */
 	const char *what;    /* "database", "rabbitmq" */
 	relmq__backoff backoff;
 	bool down;
-	int native;
+	int told[RELMQ__OUTAGE_REASONS]; /* native numbers */
+	unsigned told_count;
 	int64_t since_ms, retry_at_ms;
 } relmq__outage;
 
-#define RELMQ__OUTAGE_INIT(subject, what)                        \
-	{                                                        \
-		subject, what, { 100, 5000, 0 }, false, 0, 0, 0 \
+#define RELMQ__OUTAGE_INIT(subject, what)                               \
+	{                                                               \
+		subject, what, { 100, 5000, 0 }, false, { 0 }, 0, 0, 0 \
 	}
 
-/** A try failed: log if this is news (first, or another reason), set when to try again. */
+/** A try failed: log if this is news (first, or a new reason), set when to try again. */
 void relmq__outage_failed(relmq__outage *o, const relmq_error *err);
 /** A try worked. */
 void relmq__outage_over(relmq__outage *o);

@@ -157,16 +157,18 @@ void bench_connect(bench *b, relmq__conn *conn, const char *name)
 void bench_fresh_queue(bench *b, bool by_dlx)
 {
 	relmq_error err;
+	relmq__conn mq;
 	amqp_table_entry_t type = { .key = amqp_cstring_bytes("x-queue-type") };
 	type.value.kind = AMQP_FIELD_KIND_UTF8;
 	type.value.value.bytes = amqp_cstring_bytes("quorum");
-	(void) amqp_queue_delete(
-	    b->mq.state, RELMQ__CHANNEL, amqp_cstring_bytes(BENCH_QUEUE), 0, 0);
+	bench_connect(b, &mq, "bench");
+	(void) amqp_queue_delete(mq.state, RELMQ__CHANNEL, amqp_cstring_bytes(BENCH_QUEUE), 0, 0);
 	if (by_dlx)
 		bench_run(b, "relmq-dlx", "declare");
 	else
-		must(relmq__queue_declare(&b->mq, BENCH_QUEUE, (amqp_table_t){ 1, &type }, &err),
-		    &err);
+		must(
+		    relmq__queue_declare(&mq, BENCH_QUEUE, (amqp_table_t){ 1, &type }, &err), &err);
+	relmq__conn_close(&mq, true);
 }
 
 static void write_config(bench *b)
@@ -211,12 +213,10 @@ void bench_open(bench *b)
 	read_settings(b);
 	make_database(b);
 	write_config(b);
-	bench_connect(b, &b->mq, "bench");
 }
 
 void bench_close(bench *b)
 {
-	relmq__conn_close(&b->mq, true);
 	relmq__db_close(&b->db);
 	relmq__settings_free(&b->settings);
 }

@@ -27,14 +27,13 @@ enum { BENCH_BODY = 512, BENCH_KEYS = 1000, BENCH_ROUNDS = 2 };
 typedef struct bench {
 	relmq__settings settings; /* defaults, and the stack's mysql and rabbitmq */
 	relmq__db db;
-	relmq__conn mq;
 	char dir[256];    /* scratch: configuration, logs */
 	char config[300]; /* path of the configuration    */
 	pid_t database, broker;
 } bench;
 
-/** A fresh database with the schema and bench_effect, connections, a configuration file with
- *  one consumer queue. */
+/** A fresh database with the schema and bench_effect, a session on it, and a configuration
+ *  file with one consumer queue. */
 void bench_open(bench *b);
 void bench_close(bench *b);
 
@@ -50,7 +49,7 @@ int64_t bench_number(bench *b, const char *sql);
 void bench_empty_tables(bench *b);
 /** BENCH_QUEUE anew and empty: a plain quorum queue, or with all that relmq-dlx declares. */
 void bench_fresh_queue(bench *b, bool by_dlx);
-/** A connection of its own for what is measured. */
+/** A connection for a moment: nobody reads its heartbeats in a long wait. */
 void bench_connect(bench *b, relmq__conn *conn, const char *name);
 
 /* --- messages --- */

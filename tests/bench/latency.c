@@ -36,11 +36,11 @@ static int64_t wall_us(void)
 	return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-static bool ready(bench *b)
+static bool ready(bench *b, relmq__conn *mq)
 {
 	relmq_error err;
 	relmq__queue_info info = { 0 };
-	if (relmq__queue_inspect(&b->mq, BENCH_QUEUE, &info, &err) != RELMQ_OK)
+	if (relmq__queue_inspect(mq, BENCH_QUEUE, &info, &err) != RELMQ_OK)
 		bench_die("%s", err.text);
 	return info.consumers > 0 &&
 	    bench_number(b, "SELECT COUNT(*) FROM outbox_lease WHERE expires_at > NOW(6)") ==
@@ -49,12 +49,15 @@ static bool ready(bench *b)
 
 static void await_ready(bench *b)
 {
+	relmq__conn mq;
 	int64_t end = relmq__now_ms() + READY_MS;
-	while (!ready(b)) {
+	bench_connect(b, &mq, "bench");
+	while (!ready(b, &mq)) {
 		if (relmq__now_ms() > end)
 			bench_die("the programs are not ready: see their logs");
 		bench_pause_ms(20);
 	}
+	relmq__conn_close(&mq, true);
 }
 
 static void write_one(bench *b, relmq_outbox *outbox, uint64_t n, sample *s)

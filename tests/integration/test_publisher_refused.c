@@ -215,7 +215,7 @@ Test(refused, several_poison_rows_are_found_one_by_one)
 	cr_expect_eq(env_number(&e, "SELECT MAX(retry_count) FROM message_outbox"), 1);
 	expect_stopped();
 	queue_take(&e, e.queue, &got);
-	arrived_check(&got, 0, 200, 1, 6);
+	arrived_check(&got, 0, 200, 1, 2);
 }
 
 /* --- rows that AMQP cannot carry ------------------------------------------------------------- */

@@ -107,10 +107,10 @@ void env_config(env *e, const char *sections, ...)
 	cr_assert_not_null(f);
 	(void) fprintf(f,
 	    "{\"mysql\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\",\"database\":\"%s\"},"
-	    "\"rabbitmq\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\"}",
+	    "\"rabbitmq\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\",\"frame_max\":%lld}",
 	    e->settings.mysql.host, (long long) e->settings.mysql.port, e->settings.mysql.user,
 	    e->name, e->settings.rabbitmq.host, (long long) e->settings.rabbitmq.port,
-	    e->settings.rabbitmq.user);
+	    e->settings.rabbitmq.user, (long long) e->settings.rabbitmq.frame_max);
 	if (sections[0] != '\0') {
 		(void) fputc(',', f);
 		va_start(args, sections);

@@ -95,12 +95,13 @@ int64_t now_ms(void);
 void pause_ms(int ms); /* between two looks at a condition; not for waiting */
 
 /* Look at a condition until it holds, at most `ms`. */
-#define EVENTUALLY(ms, condition)                                                     \
-	do {                                                                          \
-		int64_t end_ms = now_ms() + (ms);                                     \
-		while (!(condition) && now_ms() < end_ms)                             \
-			pause_ms(10);                                                 \
-		cr_assert(condition, "not within %d ms: %s", (int) (ms), #condition); \
+#define EVENTUALLY(ms, condition)                                                 \
+	do {                                                                      \
+		int64_t end_ms = now_ms() + (ms);                                 \
+		bool holds;                                                       \
+		while (!(holds = (condition)) && now_ms() < end_ms)               \
+			pause_ms(10);                                             \
+		cr_assert(holds, "not within %d ms: %s", (int) (ms), #condition); \
 	} while (0)
 
 #endif

@@ -99,13 +99,8 @@ void admin_sql(env *e, const char *sql)
 
 /* --- what arrived ----------------------------------------------------------------------- */
 
-static void keep(
-    void *arg, relmq__msg *msg, amqp_bytes_t consumer_tag, uint64_t tag, bool redelivered)
+static void keep(arrived *got, relmq__msg *msg)
 {
-	arrived *got = arg;
-	(void) consumer_tag;
-	(void) tag;
-	(void) redelivered;
 	if (got->count == got->room) {
 		got->room = got->room != 0 ? got->room * 2 : 1024;
 		got->msgs = realloc(got->msgs, got->room * sizeof(relmq__msg *));
@@ -114,10 +109,19 @@ static void keep(
 	got->msgs[got->count++] = msg;
 }
 
+static void on_delivery(
+    void *arg, relmq__msg *msg, amqp_bytes_t consumer_tag, uint64_t tag, bool redelivered)
+{
+	(void) consumer_tag;
+	(void) tag;
+	(void) redelivered;
+	keep(arg, msg);
+}
+
 /* As many as the queue says it has: no waiting to see whether more would come. */
 void queue_take(env *e, const char *queue, arrived *got)
 {
-	static const relmq__events events = { .deliver = keep };
+	static const relmq__events events = { .deliver = on_delivery };
 	relmq_error err;
 	relmq__conn conn = { 0 };
 	relmq__dispatcher d;
@@ -135,6 +139,12 @@ void queue_take(env *e, const char *queue, arrived *got)
 	}
 	cr_assert_eq(got->count, wanted);
 	relmq__conn_close(&conn, true);
+}
+
+void queue_sip(env *e, const char *queue, arrived *got)
+{
+	for (relmq__msg *msg; (msg = env_get(e, queue)) != NULL;)
+		keep(got, msg);
 }
 
 relmq__msg *queue_wait(env *e, const char *queue, int64_t ms)

@@ -30,6 +30,8 @@ int64_t relay_confirmed(const proc *p);
 
 /** Take all that is in the queue now; appends to `got`. Nothing must be coming in. */
 void queue_take(env *e, const char *queue, arrived *got);
+/** Take what comes, one by one, until the queue is empty; messages may be coming in. */
+void queue_sip(env *e, const char *queue, arrived *got);
 /** The next message; waits for it. Free with relmq__msg_free(). */
 relmq__msg *queue_wait(env *e, const char *queue, int64_t ms);
 void arrived_free(arrived *got);
