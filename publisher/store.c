@@ -17,11 +17,12 @@
 #include "publisher/sweep.h"
 
 enum {
-	SETTLE_ROWS = 500,  /* rows one statement settles at most             */
-	SETTLE_WAIT_MS = 5, /* an outcome never waits longer for company      */
-	POLL_MIN_MS = 1,
-	COST_FACTOR = 2,    /* never poll more often than this times its cost */
-	LOCK_WAIT_PARTS = 4 /* a lock wait is bounded by this part of a lease */
+	SETTLE_ROWS = 500,  /* rows one statement settles at most                     */
+	SETTLE_WAIT_MS = 5, /* an outcome never waits longer for company              */
+	SWEEP_ROWS = 500,   /* rows one sweep hands out at most                       */
+	POLL_MIN_MS = 1,    /* pause after a sweep that found less than half of those */
+	COST_FACTOR = 2,    /* and never less than this times what looking cost       */
+	LOCK_WAIT_PARTS = 4 /* a lock wait is bounded by this part of a lease         */
 };
 
 typedef struct pile { /* rows that wait to be settled */
@@ -175,11 +176,13 @@ static relmq_code settle_refused(store *s, relmq_error *err)
 	return RELMQ_OK;
 }
 
+/* Company is worth waiting for: each statement costs a write to the server's disk. The keys
+ * of confirmed rows are free meanwhile. */
 static bool ripe(const store *s, const pile *p)
 {
+	bool last = s->stop_by_ms != 0 && s->with_wire == 0;
 	return p->count >= SETTLE_ROWS ||
-	    (p->count > 0 &&
-	        (relmq__now_ms() - p->since_ms >= SETTLE_WAIT_MS || s->with_wire == 0));
+	    (p->count > 0 && (last || relmq__now_ms() - p->since_ms >= SETTLE_WAIT_MS));
 }
 
 static relmq_code settle(store *s, relmq_error *err)
@@ -221,29 +224,37 @@ static bool may_sweep(const store *s)
 	    (byte_room(s) > 0 || s->outstanding == 0) && relmq__now_ms() >= s->next_sweep_ms;
 }
 
-static void plan_next_sweep(store *s, int64_t began_us, size_t handed)
+/* Where there was plenty there is more: at once. Else a pause that grows, and in which the
+ * outcomes that come free enough keys to be worth a look. */
+static void plan_next_sweep(store *s, int64_t cost_us, size_t handed, size_t want)
 {
-	int64_t now_us = relmq__now_us();
-	int64_t cost_ms = (now_us - began_us) * COST_FACTOR / 1000;
+	int64_t cost_ms = cost_us * COST_FACTOR / 1000;
 	s->pause_ms = handed > 0 ? POLL_MIN_MS : s->pause_ms * 2;
 	if (s->pause_ms > s->settings->poll_max_ms)
 		s->pause_ms = s->settings->poll_max_ms;
 	s->idle = handed == 0 && s->outstanding == 0;
-	s->next_sweep_ms = now_us / 1000 + (s->pause_ms > cost_ms ? s->pause_ms : cost_ms);
+	s->next_sweep_ms = relmq__now_ms();
+	if (handed < want / 2)
+		s->next_sweep_ms += s->pause_ms > cost_ms ? s->pause_ms : cost_ms;
 }
 
 static relmq_code sweep(store *s, relmq_error *err)
 {
 	int64_t began_us = relmq__now_us();
 	size_t handed = 0;
+	size_t room = s->room - s->outstanding;
+	size_t want = room < SWEEP_ROWS ? room : SWEEP_ROWS;
 	bool any = true;
 	relmq_code code = RELMQ_OK;
 	if (s->idle)
 		code = relmq__sweep_probe(&s->db, &any, err);
-	if (code == RELMQ_OK && any)
-		code = relmq__sweep_run(&s->sweep, &s->db, &s->relay->lease,
-		    s->room - s->outstanding, byte_room(s), hand_out, s, &handed, err);
-	plan_next_sweep(s, began_us, handed);
+	int64_t cost_us = relmq__now_us() - began_us;
+	if (code == RELMQ_OK && any) {
+		code = relmq__sweep_run(&s->sweep, &s->db, &s->relay->lease, want, byte_room(s),
+		    hand_out, s, &handed, err);
+		cost_us += s->sweep.look_us;
+	}
+	plan_next_sweep(s, cost_us, handed, want);
 	return code;
 }
 

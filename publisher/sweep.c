@@ -14,7 +14,13 @@
 #include "base/error.h"
 #include "publisher/sweep_payload.h"
 
-enum { DUE_LIMIT = 500 }; /* due FAILED or SCHEDULED rows that a sweep takes notice of */
+enum {
+	DUE_LIMIT = 500,   /* due FAILED or SCHEDULED rows that a sweep takes notice of */
+	SMALL_ROWS = 1000, /* a backlog under this is read in one range                 */
+	/* what a row of the answer is: a status, that and DUE, or */
+	DUE = 8,
+	LEASE = 16
+};
 
 /* What one sweep saw, a shard. */
 typedef struct survey {
@@ -23,6 +29,8 @@ typedef struct survey {
 	size_t rank[RELMQ__SHARDS];  /* entries passed on the way up        */
 	size_t last[RELMQ__SHARDS];  /* rank of the last chosen             */
 	size_t chosen[RELMQ__SHARDS];
+	uint64_t epoch[RELMQ__SHARDS]; /* of our lease; 0: not ours         */
+	size_t due;                    /* FAILED and SCHEDULED rows that are */
 } survey;
 
 bool relmq__sweep_init(relmq__sweep *s, bool by_key, size_t window)
@@ -43,62 +51,84 @@ void relmq__sweep_free(relmq__sweep *s)
 	memset(s, 0, sizeof(*s));
 }
 
-static void lease_condition(relmq__buf *sql, const relmq__lease *lease)
+/* The leases that are ours, read with the rows: what shard and epoch they were read under. */
+static void leases(relmq__sweep *s, const relmq__lease *lease)
 {
-	relmq__buf_addf(sql, "l.owner = '%s' AND l.expires_at > NOW(6)", lease->owner);
+	relmq__buf_addf(&s->sql,
+	    "(SELECT shard AS id, 0 AS key_hash, epoch, %d AS kind FROM outbox_lease"
+	    " WHERE owner = '%s' AND expires_at > NOW(6))",
+	    LEASE, lease->owner);
+}
+
+/* A range of an index, one table alone: these cost the server a tenth of a join. */
+static void range(relmq__sweep *s, const char *kind, const char *index, const char *status)
+{
+	relmq__buf_addf(&s->sql,
+	    " UNION ALL (SELECT id, key_hash, 0, %s FROM message_outbox FORCE INDEX (%s)"
+	    " WHERE status %s",
+	    kind, index, status);
+}
+
+static bool is_asked(const relmq__lease *lease, unsigned shard)
+{
+	return lease->shards[shard].held && !lease->shards[shard].draining;
+}
+
+static void in_our_shards(relmq__sweep *s, const relmq__lease *lease)
+{
+	const char *before = " AND shard IN (";
+	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
+		if (!lease->shards[i].held)
+			continue;
+		relmq__buf_addf(&s->sql, "%s%u", before, i);
+		before = ",";
+	}
+	relmq__buf_adds(&s->sql, ")");
+}
+
+/* A backlog that a few short ranges hold whole, the usual one. `whole` says whether it was:
+ * if not, which rows came means nothing. */
+static void build_small(relmq__sweep *s, const relmq__lease *lease)
+{
+	relmq__buf_reset(&s->sql);
+	leases(s, lease);
+	range(s, "status", "ready", s->by_key ? "IN (0,2)" : "= 0");
+	in_our_shards(s, lease);
+	relmq__buf_addf(&s->sql, " LIMIT %d)", SMALL_ROWS);
+	range(s, "status + 8", "due", "IN (2,4) AND next_retry_at <= NOW(6)");
+	in_our_shards(s, lease);
+	relmq__buf_addf(&s->sql, " LIMIT %d)", DUE_LIMIT);
+}
+
+static void due(relmq__sweep *s, const relmq__lease *lease, const char *status)
+{
+	range(s, "status + 8", "due", status);
+	relmq__buf_adds(&s->sql, " AND next_retry_at <= NOW(6)");
+	in_our_shards(s, lease);
+	relmq__buf_addf(&s->sql, " ORDER BY next_retry_at LIMIT %d)", DUE_LIMIT);
 }
 
 /* One short range a shard: a UNION ALL of those is read in milliseconds where one range
- * over all shards would sort the whole backlog. */
-static void ready_range(relmq__sweep *s, const relmq__lease *lease, unsigned shard, size_t limit)
-{
-	relmq__buf_addf(&s->sql,
-	    "(SELECT o.id, o.key_hash, l.shard, l.epoch, 0 AS status, 1 AS due FROM outbox_lease l"
-	    " STRAIGHT_JOIN message_outbox o FORCE INDEX (ready)"
-	    " ON o.status = 0 AND o.shard = %u WHERE l.shard = %u AND ",
-	    shard, shard);
-	lease_condition(&s->sql, lease);
-	relmq__buf_addf(&s->sql, " ORDER BY o.id LIMIT %zu) UNION ALL ", limit);
-}
-
-/* All FAILED rows: each holds its key, due or not. */
-static void holds(relmq__sweep *s, const relmq__lease *lease)
-{
-	relmq__buf_adds(&s->sql,
-	    "(SELECT o.id, o.key_hash, l.shard, l.epoch, 2 AS status, 0 AS due FROM outbox_lease l"
-	    " STRAIGHT_JOIN message_outbox o FORCE INDEX (ready)"
-	    " ON o.status = 2 AND o.shard = l.shard WHERE ");
-	lease_condition(&s->sql, lease);
-	relmq__buf_adds(&s->sql, ") UNION ALL ");
-}
-
-static void due(relmq__sweep *s, const relmq__lease *lease, int status)
-{
-	relmq__buf_addf(&s->sql,
-	    "(SELECT o.id, o.key_hash, l.shard, l.epoch, %d AS status, 1 AS due"
-	    " FROM message_outbox o FORCE INDEX (due)"
-	    " STRAIGHT_JOIN outbox_lease l ON l.shard = o.shard"
-	    " WHERE o.status = %d AND o.next_retry_at <= NOW(6) AND ",
-	    status, status);
-	lease_condition(&s->sql, lease);
-	relmq__buf_addf(&s->sql, " ORDER BY o.next_retry_at LIMIT %d)", DUE_LIMIT);
-}
-
-static void build(relmq__sweep *s, const relmq__lease *lease, size_t want, survey *v)
+ * over all shards would sort the whole backlog. All FAILED rows: each holds its key. */
+static void build_large(relmq__sweep *s, const relmq__lease *lease, size_t want, survey *v)
 {
 	relmq__buf_reset(&s->sql);
+	leases(s, lease);
 	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
-		if (!lease->shards[i].held || lease->shards[i].draining)
+		if (!is_asked(lease, i))
 			continue;
 		size_t need = want * 2 / lease->held_count + 8 + lease->shards[i].in_flight;
 		v->limit[i] = relmq__depth_limit(&s->depth, i, need);
-		ready_range(s, lease, i, v->limit[i]);
+		range(s, "0", "ready", "= 0");
+		relmq__buf_addf(&s->sql, " AND shard = %u ORDER BY id LIMIT %zu)", i, v->limit[i]);
 	}
-	if (s->by_key)
-		holds(s, lease);
-	due(s, lease, RELMQ__FAILED);
-	relmq__buf_adds(&s->sql, " UNION ALL ");
-	due(s, lease, RELMQ__SCHEDULED);
+	if (s->by_key) {
+		range(s, "2", "ready", "= 2");
+		in_our_shards(s, lease);
+		relmq__buf_adds(&s->sql, ")");
+	}
+	due(s, lease, "= 2");
+	due(s, lease, "= 4");
 }
 
 static bool note(relmq__sweep *s, const relmq__candidate *c)
@@ -115,8 +145,41 @@ static bool note(relmq__sweep *s, const relmq__candidate *c)
 	return true;
 }
 
-static relmq_code read_found(
-    relmq__sweep *s, relmq__db *db, const relmq__lease *lease, survey *v, relmq_error *err)
+static bool note_row(relmq__sweep *s, survey *v, MYSQL_ROW row)
+{
+	unsigned kind = (unsigned) strtoul(row[3], NULL, 10);
+	uint64_t id = strtoull(row[0], NULL, 10);
+	if (kind == LEASE) {
+		v->epoch[id % RELMQ__SHARDS] = strtoull(row[2], NULL, 10);
+		return true;
+	}
+	relmq__candidate c = {
+		.id = id,
+		.key_hash = (uint32_t) strtoul(row[1], NULL, 10),
+		.status = (uint8_t) (kind % DUE),
+		.due = kind >= DUE || kind == RELMQ__PENDING,
+	};
+	c.shard = (uint8_t) (c.key_hash % RELMQ__SHARDS); /* contract v1 */
+	if (c.status == RELMQ__PENDING)
+		v->read[c.shard]++;
+	v->due += kind >= DUE;
+	return note(s, &c);
+}
+
+/* A lease that changed hands under us between tick and sweep is not ours to use. */
+static void keep_ours(relmq__sweep *s, const relmq__lease *lease, const survey *v)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < s->found_count; i++) {
+		relmq__candidate c = s->found[i];
+		c.epoch = v->epoch[c.shard];
+		if (c.epoch != 0 && c.epoch == lease->shards[c.shard].epoch)
+			s->found[kept++] = c;
+	}
+	s->found_count = kept;
+}
+
+static relmq_code read_found(relmq__sweep *s, relmq__db *db, survey *v, relmq_error *err)
 {
 	MYSQL_RES *res;
 	bool ok = !s->sql.failed;
@@ -126,23 +189,42 @@ static relmq_code read_found(
 	relmq_code code = relmq__db_stream(db, s->sql.data, s->sql.len, &res, err);
 	if (code != RELMQ_OK)
 		return code;
-	for (MYSQL_ROW row; (row = mysql_fetch_row(res)) != NULL;) {
-		relmq__candidate c = {
-			.id = strtoull(row[0], NULL, 10),
-			.key_hash = (uint32_t) strtoul(row[1], NULL, 10),
-			.shard = (uint8_t) (strtoul(row[2], NULL, 10) % RELMQ__SHARDS),
-			.epoch = strtoull(row[3], NULL, 10),
-			.status = (uint8_t) strtoul(row[4], NULL, 10),
-			.due = row[5][0] == '1',
-		};
-		if (c.status == RELMQ__PENDING)
-			v->read[c.shard]++;
-		/* A lease that changed hands under us between tick and sweep is not ours to use. */
-		if (lease->shards[c.shard].epoch == c.epoch)
-			ok = ok && note(s, &c);
-	}
+	for (MYSQL_ROW row; (row = mysql_fetch_row(res)) != NULL;)
+		ok = ok && note_row(s, v, row);
 	code = relmq__db_end(db, res, err);
 	return code == RELMQ_OK && !ok ? relmq__fail_nomem(err) : code;
+}
+
+static bool is_cut(const survey *v)
+{
+	bool cut = false;
+	for (unsigned i = 0; i < RELMQ__SHARDS; i++)
+		cut = cut || (v->limit[i] > 0 && v->read[i] >= v->limit[i]);
+	return cut;
+}
+
+/* The small question first, as long as its answer is whole; a cut answer is thrown away. */
+static relmq_code look(relmq__sweep *s, relmq__db *db, const relmq__lease *lease, size_t want,
+    survey *v, relmq_error *err)
+{
+	memset(v, 0, sizeof(*v));
+	if (!s->large) {
+		build_small(s, lease);
+		relmq_code code = read_found(s, db, v, err);
+		if (code != RELMQ_OK)
+			return code;
+		s->large = s->found_count - v->due >= SMALL_ROWS || v->due >= DUE_LIMIT;
+	}
+	if (s->large) {
+		memset(v, 0, sizeof(*v));
+		build_large(s, lease, want, v);
+		relmq_code code = read_found(s, db, v, err);
+		if (code != RELMQ_OK)
+			return code;
+		s->large = s->found_count > SMALL_ROWS / 2 || is_cut(v);
+	}
+	keep_ours(s, lease, v);
+	return RELMQ_OK;
 }
 
 /* Rows by id; of one id, the note that it is due before the note that it holds. */
@@ -254,12 +336,12 @@ relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease,
 	survey v;
 	size_t chosen = 0;
 	hand_out h = { s, lease, fn, arg, 0 };
-	memset(&v, 0, sizeof(v));
 	*handed = 0;
 	if (lease->held_count == 0)
 		return RELMQ_OK;
-	build(s, lease, want, &v);
-	relmq_code code = read_found(s, db, lease, &v, err);
+	int64_t began_us = relmq__now_us();
+	relmq_code code = look(s, db, lease, want, &v, err);
+	s->look_us = relmq__now_us() - began_us;
 	if (code == RELMQ_OK && !choose(s, lease, want, &v, &chosen))
 		code = relmq__fail_nomem(err);
 	if (code == RELMQ_OK) {

@@ -28,6 +28,8 @@ typedef struct relmq__sweep {
 	size_t row_bytes;   /* moving average of a row's size               */
 	relmq__candidate *found;
 	size_t found_count, found_room;
+	bool large;      /* the backlog was more than a small question can ask for */
+	int64_t look_us; /* what the last look for work took */
 	relmq__buf sql;
 } relmq__sweep;
 

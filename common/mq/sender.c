@@ -126,7 +126,7 @@ static void lay_blame(relmq__sender *s, int code, const char *text)
 		item->code = code;
 		item->returned = true; /* refused, by the same way as a return */
 		(void) snprintf(
-		    item->reason, sizeof(item->reason), "channel closed: %d %s", code, text);
+		    item->reason, sizeof(item->reason), "channel closed: %d %.200s", code, text);
 	}
 	orphan(s);
 }

@@ -65,8 +65,8 @@ finish() {
 	((status == 0 || status == 130 || status == 143)) || last_words >&2
 	for name in "${!pid[@]}"; do
 		kill -KILL "${pid[$name]}" 2>/dev/null || true
+		wait "${pid[$name]}" 2>/dev/null || true
 	done
-	wait 2>/dev/null
 	if [[ -f $dir/env ]]; then
 		"$stack" kill-broker "$dir" >/dev/null 2>&1 || true
 		"$stack" kill-db "$dir" >/dev/null 2>&1 || true
@@ -108,6 +108,18 @@ prepare_tables_and_queues() {
 # ------------------------------------------------------------------ asking the servers
 
 sql() { "$stack" sql "$dir" -N -B "$RELMQ_MYSQL_DATABASE" "$@"; }
+
+# What is looked at all the time goes through one client that stays: starting one costs more
+# than the look.
+open_eyes() {
+	coproc eyes { sql --unbuffered 2>&1; }
+}
+
+look() {
+	printf '%s\n' 'SELECT (SELECT COUNT(*) FROM orders), (SELECT COUNT(*) FROM message_outbox), (SELECT COUNT(*) FROM shipments);' >&"${eyes[1]}"
+	read -r -t 30 written rows shipped <&"${eyes[0]}" || die "the database does not answer"
+	((rows < peak)) || peak=$rows
+}
 
 # The password goes by stdin, so that no list of processes shows it.
 api() { # METHOD PATH [JSON]
@@ -190,12 +202,6 @@ choose_moments() {
 	done
 }
 
-look() {
-	read -r written rows shipped < <(sql -e 'SELECT
-		(SELECT COUNT(*) FROM orders), (SELECT COUNT(*) FROM message_outbox), (SELECT COUNT(*) FROM shipments)')
-	((rows < peak)) || peak=$rows
-}
-
 due() { # BLOW
 	local percent=${blows[$1]#*:}
 	if [[ $percent == backlog ]]; then
@@ -246,6 +252,7 @@ progress() {
 
 write_and_strike() {
 	local next=0 shown=$SECONDS end=$((SECONDS + orders / rate + 60))
+	open_eyes
 	launch publisher
 	launch consumer
 	launch shop
@@ -288,7 +295,7 @@ come_to_rest() {
 	count_returned
 	# A second copy may still be in the queue: if it had an effect, that would show now.
 	stop publisher
-	until messages_in_queues | grep -qx 'orders 0'; do
+	until messages_in_queues | grep -x 'orders 0' >/dev/null; do
 		((SECONDS < end)) || break
 	done
 	stop consumer

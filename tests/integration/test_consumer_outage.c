@@ -24,7 +24,7 @@ static void run_through(bool killed)
 	    &(setup){ .consumer = "\"workers\":3,\"batch_max\":20,\"prefetch\":100",
 	        .queue = "\"max_attempts\":1",
 	        .keeps_order = true });
-	put_numbered(&e, e.queue, 1, MESSAGES, KEYS, "sleep:3");
+	put_numbered(&e, e.queue, 1, MESSAGES, KEYS, "sleep:8");
 	proc p = consumer_start(&e, NULL);
 	EVENTUALLY(ENOUGH_MS, effects(&e) > MESSAGES / 10);
 	env_stack(killed ? "kill-broker" : "stop-broker");

@@ -186,8 +186,6 @@ Test(relays, what_it_settles_is_fenced_by_owner)
 
 Test(relays, and_by_epoch)
 {
-	/* Held by another in between; the confirmed rows wait for nobody to sleep. */
-	env_config(&e, "\"publisher\":{\"lease\":\"10m\"}");
 	expect_fenced("epoch = epoch + 2");
 }
 

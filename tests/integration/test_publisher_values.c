@@ -204,10 +204,10 @@ Test(values, text_of_any_alphabet_by_plain_sql)
 	for (size_t i = 0; i < sizeof(bad_sessions) / sizeof(bad_sessions[0]); i++) {
 		relmq__db app;
 		(void) snprintf(sql, sizeof(sql),
-		    "INSERT INTO message_outbox (msg_id, business_key, type, routing_key, payload,"
-		    " headers) VALUES ('id-" EMOJI "', 'k-" EMOJI "', 't-" EMOJI "', '%s',"
-		    " 'p-" EMOJI GREEK "', X'7B2268223A22%s227D')",
-		    e.queue, "F09F9880");
+		    "INSERT INTO message_outbox (msg_id, business_key, type, routing_key, payload)"
+		    " VALUES ('id-" EMOJI "', 'k-" EMOJI "', 't-" EMOJI "', '%s',"
+		    " 'p-" EMOJI GREEK "')",
+		    e.queue);
 		env_session(&e, &app);
 		run(&app, bad_sessions[i]);
 		relmq_code code = relmq__db_exec(&app, sql, strlen(sql), NULL, &err);
@@ -222,7 +222,7 @@ Test(values, text_of_any_alphabet_by_plain_sql)
 		    bad_sessions[i]);
 		relmq__msg_free(msg);
 	}
-	cr_expect_eq(outbox_rows(&e), 0);
+	EVENTUALLY(SOON_MS, outbox_rows(&e) == 0);
 }
 
 /* Keys compare as bytes: what a collation would call the same are three keys, and a row of
