@@ -5,18 +5,19 @@
 #include <string.h>
 
 enum { OPEN = 0, READY = 1, ACKED = 2 };
-enum { SINGLE_AFTER_MS = 10 }; /* how long a done delivery waits for those before it */
+enum { SINGLE_AFTER_MS = 100 }; /* how long a done delivery waits for those before it */
 
-bool relmq__acks_init(relmq__acks *a, size_t prefetch_total)
+bool relmq__acks_init(relmq__acks *a, size_t prefetch, size_t queues)
 {
 	size_t size = 64;
 	/* A hole at the oldest tag lets later ones run ahead by what the prefetch allows,
 	 * again and again: room for many rounds, and a check. */
-	while (size < prefetch_total * 64)
+	while (size < prefetch * queues * 64)
 		size *= 2;
 	memset(a, 0, sizeof(*a));
 	a->state = calloc(size, 1);
 	a->mask = size - 1;
+	a->many = prefetch / 2 > 0 ? prefetch / 2 : 1;
 	a->base = a->next = 1;
 	return a->state != NULL;
 }
@@ -71,9 +72,11 @@ bool relmq__acks_next(relmq__acks *a, int64_t now_ms, bool all, uint64_t *tag, b
 	if (a->ready == 0)
 		return false;
 	*multiple = true;
-	if (run_from_base(a, tag))
+	if (run_from_base(a, tag)) {
+		a->since_ms = now_ms; /* it goes on: the others have their turn that way */
 		return true;
-	if (!all && now_ms - a->since_ms < SINGLE_AFTER_MS)
+	}
+	if (!all && a->ready < a->many && now_ms - a->since_ms < SINGLE_AFTER_MS)
 		return false;
 	*multiple = false;
 	for (uint64_t t = a->base; t < a->next; t++) {

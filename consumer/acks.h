@@ -1,6 +1,7 @@
 /* consumer/acks.h - which deliveries of a channel may be acked, and in as few frames as
- * possible: a run from the oldest goes as one ack with `multiple`, the rest singly after a
- * moment. Knows no connection. */
+ * possible: a run from the oldest goes as one ack with `multiple`, the rest singly when they
+ * have become many or the oldest has not moved for a while: to the broker each costs as much
+ * as a run. Knows no connection. */
 #ifndef RELMQ_CONSUMER_ACKS_H
 #define RELMQ_CONSUMER_ACKS_H
 
@@ -14,10 +15,12 @@ typedef struct relmq__acks {
 	uint64_t base; /* oldest tag not yet acked     */
 	uint64_t next; /* highest tag delivered, + 1   */
 	size_t ready;  /* done and not acked           */
+	size_t many;   /* so many of those keep a queue's next messages back */
 	int64_t since_ms;
 } relmq__acks;
 
-bool relmq__acks_init(relmq__acks *a, size_t prefetch_total);
+/** `prefetch` of each of `queues`. */
+bool relmq__acks_init(relmq__acks *a, size_t prefetch, size_t queues);
 void relmq__acks_free(relmq__acks *a);
 void relmq__acks_reset(relmq__acks *a); /* a new channel: tags start at 1 */
 

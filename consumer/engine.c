@@ -17,8 +17,13 @@ bool relmq__engine_stale(const relmq__engine *e, const relmq_delivery *d)
 
 void relmq__engine_finish(relmq__engine *e, relmq_delivery *d)
 {
-	if (!relmq__queue_push(e->finished, d)) /* room for all deliveries that can be out */
+	if (!relmq__queue_put(e->finished, d)) /* room for all deliveries that can be out */
 		abort();
+}
+
+void relmq__engine_tell_intake(relmq__engine *e)
+{
+	relmq__queue_wake(e->finished);
 }
 
 void relmq__engine_fail(relmq__engine *e, const relmq_error *err)

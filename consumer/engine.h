@@ -70,8 +70,9 @@ void relmq__engine_stop(relmq__engine *e);
 
 /** Nobody waits for this delivery any more: its channel is gone, or we are stopping. */
 bool relmq__engine_stale(const relmq__engine *e, const relmq_delivery *d);
-/** Back to intake, to be acked unless `dropped`. */
+/** Back to intake, to be acked unless `dropped`; it looks when it is told. */
 void relmq__engine_finish(relmq__engine *e, relmq_delivery *d);
+void relmq__engine_tell_intake(relmq__engine *e);
 /** A worker found something that no retry helps: the schema. Stops the engine. */
 void relmq__engine_fail(relmq__engine *e, const relmq_error *err);
 

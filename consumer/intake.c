@@ -29,6 +29,7 @@ typedef struct intake {
 	relmq__dispatcher dispatcher;
 	relmq__acks acks;
 	relmq__outage outage;
+	uint64_t fed;       /* workers that have got something and were not woken: a bit each */
 	size_t out;         /* deliveries with workers and outlet, of any generation */
 	relmq_error broken; /* why the channel cannot be used any more */
 	bool is_broken;
@@ -76,8 +77,17 @@ static void hand_over(intake *in, relmq_delivery *d)
 	relmq__worker *w = &e->workers[relmq__delivery_lane(d) % e->worker_count];
 	in->out++;
 	e->stats.received++;
-	if (!relmq__queue_push(w->in, d)) /* room for all that can be out */
+	in->fed |= UINT64_C(1) << w->index;
+	if (!relmq__queue_put(w->in, d)) /* room for all that can be out */
 		abort();
+}
+
+/* One wake-up a worker for all that came at once: batches form by themselves. */
+static void tell_workers(intake *in)
+{
+	for (size_t i = 0; in->fed != 0; i++, in->fed >>= 1)
+		if ((in->fed & 1) != 0)
+			relmq__queue_wake(in->engine->workers[i].in);
 }
 
 static void on_deliver(
@@ -244,6 +254,7 @@ static relmq_code send_acks(intake *in, bool all, relmq_error *err)
 static relmq_code turn(intake *in, relmq_error *err)
 {
 	relmq_code code = relmq__dispatch(&in->dispatcher, BUDGET, err);
+	tell_workers(in);
 	if (code == RELMQ_OK && in->is_broken) {
 		*err = in->broken;
 		code = RELMQ_EBROKER;
@@ -319,7 +330,7 @@ relmq_code relmq__intake_run(relmq__engine *e, relmq_error *err)
 	in.conn.settings = &e->settings->rabbitmq;
 	in.outage = (relmq__outage) RELMQ__OUTAGE_INIT("intake", "rabbitmq");
 	relmq__dispatcher_init(&in.dispatcher, &in.conn, &intake_events, &in);
-	if (!relmq__acks_init(&in.acks, e->prefetch * e->queue_count))
+	if (!relmq__acks_init(&in.acks, e->prefetch, e->queue_count))
 		return relmq__fail_nomem(err);
 	relmq_code code = loop(&in, err);
 	relmq__conn_close(&in.conn, false);

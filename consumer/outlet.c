@@ -71,6 +71,7 @@ static void on_outcome(void *arg, relmq__item *item, relmq__outcome outcome)
 		if (relmq__outage_wait_ms(&o->refusals) == 0) /* else of the same window */
 			relmq__outage_over(&o->refusals);
 		relmq__engine_finish(o->engine, d);
+		relmq__engine_tell_intake(o->engine);
 		return;
 	}
 	if (outcome == RELMQ__REFUSED) {
@@ -108,6 +109,7 @@ static void drop(outlet *o, relmq_delivery *d)
 	d->dropped = true;
 	o->engine->stats.dropped++;
 	relmq__engine_finish(o->engine, d);
+	relmq__engine_tell_intake(o->engine);
 }
 
 static void accept_new(outlet *o)

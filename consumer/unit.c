@@ -10,6 +10,11 @@
 #include "base/log.h"
 #include "consumer/inbox.h"
 
+enum {
+	DUPLICATE_KEY = 1062, /* ER_DUP_ENTRY */
+	DOUBT_BATCHES = 100
+};
+
 static relmq_code run_sql(relmq__unit *u, const char *sql, relmq_error *err)
 {
 	return relmq__db_exec(u->db, sql, strlen(sql), NULL, err);
@@ -169,17 +174,43 @@ static relmq_code run_claimed(
 	return code;
 }
 
+/* Known ids are rare and come in swarms, after a publisher's restart: until one was met, the
+ * claim itself asks, because the INSERT refuses what is there. Asking first costs the
+ * database as much as claiming. */
+static relmq_code choose(relmq__unit *u, relmq_delivery **ds, size_t *n, relmq_delivery **fresh,
+    size_t *count, relmq_error *err)
+{
+	if (u->doubt > 0) {
+		u->doubt--;
+		return split_known(u, ds, n, fresh, count, err);
+	}
+	memcpy(fresh, ds, *n * sizeof(relmq_delivery *));
+	*count = *n;
+	return RELMQ_OK;
+}
+
+static bool met_known(const relmq__unit *u)
+{
+	return u->db->mysql != NULL && mysql_errno(u->db->mysql) == DUPLICATE_KEY;
+}
+
 static relmq_code batch(relmq__unit *u, relmq_delivery **ds, size_t n, relmq_delivery **fresh,
     size_t *ran, relmq_error *err)
 {
 	size_t count = 0, done = 0;
 	bool failed = false;
-	relmq_code code = split_known(u, ds, &n, fresh, &count, err);
+	bool asked = u->doubt > 0;
+	relmq_code code = choose(u, ds, &n, fresh, &count, err);
 	if (code != RELMQ_OK || n == 0 || count == 0) {
 		*ran = code == RELMQ_OK ? n : 0; /* nothing, or duplicates only */
 		return code;
 	}
 	code = run_claimed(u, fresh, count, &done, &failed, err);
+	if (code != RELMQ_OK && done == 0 && !asked && met_known(u)) {
+		u->doubt = DOUBT_BATCHES;
+		roll_back(u);
+		return batch(u, ds, n, fresh, ran, err);
+	}
 	if (code != RELMQ_OK &&
 	    relmq__db_classify((unsigned) mysql_errno(u->db->mysql)) == RELMQ__DB_PERMANENT)
 		failed = true; /* somebody claimed one of them meanwhile: alone each is decided */

@@ -12,6 +12,7 @@ typedef struct relmq__unit {
 	const relmq__engine_queue *queue;
 	int64_t batch_time_ms;
 	const atomic_bool *draining;
+	unsigned doubt; /* batches that still ask which ids are known before they claim */
 } relmq__unit;
 
 /**

@@ -276,13 +276,16 @@ void *relmq__worker_main(void *arg)
 			w.at = 0;
 			w.count = relmq__queue_pop_many(w.self->in, (void **) w.held, w.batch_max);
 		}
-		if (w.at < w.count)
+		if (w.at < w.count) {
 			run_next(&w);
+			relmq__engine_tell_intake(w.engine);
+		}
 		if (w.at == w.count || w.db.mysql == NULL || relmq__outage_wait_ms(&w.trouble) > 0)
 			rest(&w);
 	}
 	for (; w.at < w.count; w.at++)
 		drop(&w, w.held[w.at]);
+	relmq__engine_tell_intake(w.engine);
 	fini(&w);
 	return NULL;
 }

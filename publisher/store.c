@@ -20,6 +20,7 @@ enum {
 	SETTLE_ROWS = 500,  /* rows one statement settles at most                     */
 	SETTLE_WAIT_MS = 5, /* an outcome never waits longer for company              */
 	SWEEP_ROWS = 500,   /* rows one sweep hands out at most                       */
+	TELL_ROWS = 64,     /* rows for which wire is woken once                      */
 	POLL_MIN_MS = 1,    /* pause after a sweep that found less than half of those */
 	COST_FACTOR = 2,    /* and never less than this times what looking cost       */
 	LOCK_WAIT_PARTS = 4 /* a lock wait is bounded by this part of a lease         */
@@ -42,6 +43,7 @@ typedef struct store {
 	size_t room;        /* rows that may be out at once                 */
 	size_t outstanding; /* rows handed out and not yet settled, all     */
 	size_t with_wire;   /* of those: not back from wire                 */
+	size_t untold;      /* of those: wire has not been woken for them   */
 	int64_t pause_ms, next_sweep_ms;
 	bool idle;
 	int64_t stop_by_ms; /* 0: not stopping */
@@ -197,6 +199,13 @@ static relmq_code settle(store *s, relmq_error *err)
 
 /* --- work ----------------------------------------------------------------------------- */
 
+static void tell_wire(store *s)
+{
+	if (s->untold > 0)
+		relmq__queue_wake(s->relay->to_wire);
+	s->untold = 0;
+}
+
 static void hand_out(void *arg, relmq__row *row)
 {
 	store *s = arg;
@@ -208,8 +217,10 @@ static void hand_out(void *arg, relmq__row *row)
 	}
 	s->with_wire++;
 	/* The queue has room for all rows that may be out. */
-	if (!relmq__queue_push(s->relay->to_wire, row))
+	if (!relmq__queue_put(s->relay->to_wire, row))
 		abort();
+	if (++s->untold == TELL_ROWS)
+		tell_wire(s);
 }
 
 static size_t byte_room(const store *s)
@@ -254,6 +265,7 @@ static relmq_code sweep(store *s, relmq_error *err)
 		    hand_out, s, &handed, err);
 		cost_us += s->sweep.look_us;
 	}
+	tell_wire(s);
 	plan_next_sweep(s, cost_us, handed, want);
 	return code;
 }

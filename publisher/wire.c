@@ -22,15 +22,25 @@ typedef struct wire {
 	/* taken from the queue and not yet published */
 	relmq__row *pending[BURST];
 	size_t pending_at, pending_count;
+	bool gave; /* something back, and store has not been woken for it */
 } wire;
 
 static void give_back(wire *w, relmq__row *row, relmq__outcome outcome)
 {
 	row->outcome = outcome;
 	/* The queue has room for all rows that store hands out. */
-	bool pushed = relmq__queue_push(w->relay->to_store, row);
+	bool pushed = relmq__queue_put(w->relay->to_store, row);
 	assert(pushed);
 	(void) pushed;
+	w->gave = true;
+}
+
+/* One wake-up for all that a turn brought: a confirm of the broker is for hundreds. */
+static void tell_store(wire *w)
+{
+	if (w->gave)
+		relmq__queue_wake(w->relay->to_store);
+	w->gave = false;
 }
 
 static void on_outcome(void *arg, relmq__item *item, relmq__outcome outcome)
@@ -129,7 +139,10 @@ static relmq_code turn(wire *w, relmq_error *err)
 		/* The suspects must come before what was read behind them. */
 		if (w->sender.careful > careful)
 			return_pending(w);
+		tell_store(w);
+		relmq__conn_cork(&w->sender.conn, true);
 		code = publish_burst(w, &more, err);
+		relmq__conn_cork(&w->sender.conn, false);
 		if (code != RELMQ_OK)
 			return code;
 	}
@@ -143,6 +156,7 @@ static void rest(wire *w)
 		{ .fd = relmq__conn_fd(&w->sender.conn), .events = POLLIN },
 	};
 	int timeout = IDLE_MS;
+	tell_store(w);
 	if (relmq__sender_is_open(&w->sender)) {
 		timeout = relmq__sender_sleep_ms(&w->sender);
 		if (!relmq__sender_ready(&w->sender))

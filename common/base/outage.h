@@ -22,8 +22,8 @@ typedef struct relmq__outage {
 	int64_t since_ms, retry_at_ms;
 } relmq__outage;
 
-#define RELMQ__OUTAGE_INIT(subject, what)                               \
-	{                                                               \
+#define RELMQ__OUTAGE_INIT(subject, what)                              \
+	{                                                              \
 		subject, what, { 100, 5000, 0 }, false, { 0 }, 0, 0, 0 \
 	}
 

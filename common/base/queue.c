@@ -39,21 +39,34 @@ void relmq__queue_free(relmq__queue *q)
 	free(q);
 }
 
-bool relmq__queue_push(relmq__queue *q, void *item)
+static bool add(relmq__queue *q, void *item, bool *was_empty)
 {
 	(void) pthread_mutex_lock(&q->lock);
 	bool room = q->count < q->capacity;
-	bool was_empty = q->count == 0;
+	*was_empty = q->count == 0;
 	if (room) {
 		q->items[(q->head + q->count) % q->capacity] = item;
 		q->count++;
 	}
 	(void) pthread_mutex_unlock(&q->lock);
+	return room;
+}
+
+bool relmq__queue_push(relmq__queue *q, void *item)
+{
+	bool was_empty;
+	bool room = add(q, item, &was_empty);
 	/* Only the push that ends emptiness needs to wake: the reader clears the
 	 * wake-up before it looks, and looks until the queue is empty. */
 	if (room && was_empty)
 		relmq__queue_wake(q);
 	return room;
+}
+
+bool relmq__queue_put(relmq__queue *q, void *item)
+{
+	bool was_empty;
+	return add(q, item, &was_empty);
 }
 
 size_t relmq__queue_pop_many(relmq__queue *q, void **items, size_t max)

@@ -16,6 +16,8 @@ void relmq__queue_free(relmq__queue *q);         /* NULL is a no-op; the items a
 
 /** False when full or (for a moment) out of room: nothing was taken. Wakes the reader. */
 bool relmq__queue_push(relmq__queue *q, void *item);
+/** The same without waking the reader: for several items and one relmq__queue_wake() behind them. */
+bool relmq__queue_put(relmq__queue *q, void *item);
 /** Oldest item, or NULL when empty. */
 void *relmq__queue_pop(relmq__queue *q);
 /** Up to `max` oldest items in one lock; returns how many. */

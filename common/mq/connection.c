@@ -92,6 +92,12 @@ bool relmq__conn_has_buffered(const relmq__conn *c)
 	return amqp_frames_enqueued(c->state) || amqp_data_in_buffer(c->state);
 }
 
+void relmq__conn_cork(const relmq__conn *c, bool on)
+{
+	int value = on;
+	(void) setsockopt(relmq__conn_fd(c), IPPROTO_TCP, TCP_CORK, &value, sizeof(value));
+}
+
 void relmq__conn_begin(relmq__conn *c)
 {
 	if (c->watched)

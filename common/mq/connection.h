@@ -40,6 +40,11 @@ int relmq__conn_fd(const relmq__conn *c); /* -1 while closed */
 /** True when a wait for the fd would sleep on frames that are already in memory. */
 bool relmq__conn_has_buffered(const relmq__conn *c);
 
+/** While corked, what is sent leaves in full packets; drawing the cork sends what is left, and
+ *  200 ms do. rabbitmq-c makes a packet of each message, which costs both sides more than its
+ *  bytes do. */
+void relmq__conn_cork(const relmq__conn *c, bool on);
+
 /** Guard calls of rabbitmq-c that may block. */
 void relmq__conn_begin(relmq__conn *c);
 void relmq__conn_end(relmq__conn *c);

@@ -112,7 +112,7 @@ sql() { "$stack" sql "$dir" -N -B "$RELMQ_MYSQL_DATABASE" "$@"; }
 # What is looked at all the time goes through one client that stays: starting one costs more
 # than the look.
 open_eyes() {
-	coproc eyes { sql --unbuffered 2>&1; }
+	coproc eyes { sql --unbuffered; }
 }
 
 look() {
@@ -227,8 +227,10 @@ strike() { # VICTIM
 		return
 	fi
 	check_alive "$1"
+	sleep "0.$((RANDOM % 20 + 10))" # right after a look is not just any moment
 	kill -KILL "${pid[$1]}"
 	wait "${pid[$1]}" 2>/dev/null || true
+	look
 	launch "$1"
 	say "$(printf 'kill -9 %-9s  %s' "$1" "$(in_flight)")"
 }
@@ -335,7 +337,7 @@ report() {
 	row "parked" "${n[parked]}"
 	row "lost" "${n[lost]}" "orders without a shipment"
 	row "doubled" "${n[doubled]}" "shipments beyond an order's first"
-	row "of orders rolled back" "${n[unfounded]}" "shipments without an order"
+	row "effects without an order" "${n[unfounded]}" "of an order that was rolled back, say"
 	row "out of order" "${n[out_of_order]}" "shipments after one of a later order of the customer"
 	row "commit to effect, median" "${n[median_ms]}" "ms"
 	row "commit to effect, 99 %" "${n[p99_ms]}" "ms; the blows are in it"

@@ -13,7 +13,7 @@ static bool multiple;
 
 static void start(void)
 {
-	cr_assert(relmq__acks_init(&a, PREFETCH));
+	cr_assert(relmq__acks_init(&a, PREFETCH, 1));
 }
 
 static void stop(void)
@@ -52,10 +52,22 @@ Test(acks, one_behind_a_gap_waits_a_moment_and_then_goes_alone)
 	deliver(5);
 	relmq__acks_done(&a, 4, 100);
 	cr_expect_not(relmq__acks_next(&a, 101, false, &tag, &multiple));
-	cr_assert(relmq__acks_next(&a, 150, false, &tag, &multiple));
+	cr_assert(relmq__acks_next(&a, 200, false, &tag, &multiple));
 	cr_expect_eq(tag, 4);
 	cr_expect_not(multiple);
-	cr_expect_not(relmq__acks_next(&a, 150, true, &tag, &multiple));
+	cr_expect_not(relmq__acks_next(&a, 200, true, &tag, &multiple));
+}
+
+/* Waiting for company must not keep the broker from sending more. */
+Test(acks, many_behind_a_gap_do_not_wait)
+{
+	deliver(PREFETCH);
+	for (uint64_t t = 2; t < 2 + PREFETCH / 2 - 1; t++)
+		relmq__acks_done(&a, t, 100);
+	cr_expect_not(relmq__acks_next(&a, 100, false, &tag, &multiple));
+	relmq__acks_done(&a, PREFETCH, 100);
+	cr_assert(relmq__acks_next(&a, 100, false, &tag, &multiple));
+	cr_expect(tag == 2 && !multiple);
 }
 
 Test(acks, all_does_not_wait)
