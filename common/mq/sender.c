@@ -14,15 +14,47 @@
 enum {
 	PUMP_BUDGET = 4096, /* frames a pump reads at most before the owner gets its turn */
 	SLEEP_MAX_MS = 250, /* heartbeats and time-outs are looked at this often          */
+	CAREFUL_FACTOR = 4, /* outcomes to wait for the suspects: others may come between */
 	FRAME_OVERHEAD = 8, /* bytes of a frame that are not payload                      */
 	SHORTSTR_MAX = 255
 };
+
+/* FNV-1a */
+static uint64_t hash_of(amqp_bytes_t id)
+{
+	const unsigned char *p = id.bytes;
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	for (size_t i = 0; i < id.len; i++)
+		hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+	return hash >> 1; /* the set does not take the largest number */
+}
+
+/* The owner decides what comes next, and may have read other things ahead: an outcome of
+ * theirs clears no suspect. But a suspect may never come back, so there is a bound. */
+static void clear_suspect(relmq__sender *s, const relmq__item *item, relmq__outcome outcome)
+{
+	s->careful--;
+	if (outcome != RELMQ__UNKNOWN)
+		relmq__idset_remove(&s->suspects, hash_of(item->props->message_id));
+	if (s->suspects.count == 0)
+		s->careful = 0;
+}
+
+static void suspect_all(relmq__sender *s)
+{
+	uint64_t tag = 0;
+	relmq__idset_clear(&s->suspects);
+	for (relmq__item *item; (item = relmq__window_next(&s->window, &tag)) != NULL;)
+		if (!item->returned &&
+		    !relmq__idset_add(&s->suspects, hash_of(item->props->message_id)))
+			break; /* no memory: fewer suspects, and perhaps a second round */
+}
 
 static void finish(relmq__sender *s, relmq__item *item, relmq__outcome outcome)
 {
 	s->bytes -= item->body.len;
 	if (s->careful > 0)
-		s->careful--;
+		clear_suspect(s, item, outcome);
 	s->outcome(s->arg, item, outcome);
 }
 
@@ -106,8 +138,8 @@ static void orphan(relmq__sender *s)
 	relmq__window_reset(&s->window);
 }
 
-/* A hard error names no message. With one in flight it was that one; else all are
- * handed back, and as many outcomes as were in flight come one at a time. */
+/* A hard error names no message. With one in flight it was that one; else all are handed
+ * back, and go one at a time until each has had its outcome. */
 static void lay_blame(relmq__sender *s, int code, const char *text)
 {
 	uint64_t tag = 0;
@@ -117,8 +149,9 @@ static void lay_blame(relmq__sender *s, int code, const char *text)
 		    "rabbitmq closed the channel (%d %s) with %zu messages in flight:"
 		    " sending them one at a time to find which it was",
 		    code, text, suspects);
+		suspect_all(s);
 		orphan(s);
-		s->careful = suspects;
+		s->careful = suspects * CAREFUL_FACTOR;
 		return;
 	}
 	relmq__item *item = relmq__window_next(&s->window, &tag);
@@ -161,13 +194,15 @@ bool relmq__sender_init(relmq__sender *s)
 	s->careful = 0;
 	s->blocked = s->channel_dead = false;
 	relmq__dispatcher_init(&s->dispatcher, &s->conn, &sender_events, s);
-	return relmq__window_init(&s->window, s->max_count);
+	bool ok = relmq__idset_init(&s->suspects, 64);
+	return relmq__window_init(&s->window, s->max_count) && ok;
 }
 
 void relmq__sender_free(relmq__sender *s)
 {
 	relmq__sender_lost(s);
 	relmq__window_free(&s->window);
+	relmq__idset_free(&s->suspects);
 }
 
 static relmq_code start_confirms(relmq__sender *s, relmq_error *err)

@@ -7,6 +7,7 @@
 #ifndef RELMQ_MQ_SENDER_H
 #define RELMQ_MQ_SENDER_H
 
+#include "base/idset.h"
 #include "mq/confirm.h"
 #include "mq/connection.h"
 #include "mq/dispatcher.h"
@@ -37,9 +38,12 @@ typedef struct relmq__sender {
 	relmq__conn conn;
 	relmq__dispatcher dispatcher;
 	relmq__window window;
-	size_t bytes;   /* bodies in flight                                              */
-	size_t careful; /* outcomes still to come one at a time, to find who breaks channels */
-	bool blocked;   /* the broker does not read from us: an alarm                    */
+	size_t bytes; /* bodies in flight */
+	/* Who breaks channels? One at a time, at most so many outcomes, until the suspects (hashes
+	 * of the ids that were in flight) are cleared. */
+	size_t careful;
+	relmq__idset suspects;
+	bool blocked;          /* the broker does not read from us: an alarm             */
 	int64_t clock_from_ms; /* the confirm clock stands still while blocked           */
 	int closed_code;       /* channel closed by the broker, to be dealt with by pump */
 	char closed_text[RELMQ__REFUSAL_MAX];

@@ -137,7 +137,8 @@ static int by_value(const void *a, const void *b)
 
 static double percentile_ms(const int64_t *sorted_us, int64_t count, int percent)
 {
-	return count > 0 ? (double) sorted_us[(count - 1) * percent / 100] / 1000 : 0;
+	int64_t rank = (count - 1) * percent / 100;
+	return count > 0 ? (double) sorted_us[rank] / 1000 : 0;
 }
 
 static int report(const sample *samples, int64_t count, int64_t doubled)
