@@ -1,5 +1,10 @@
 # What everything we compile has in common, and how migrations become C.
 
+# Asserts on invariants stay on, in release builds too.
+foreach(config RELEASE RELWITHDEBINFO MINSIZEREL)
+  string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_${config} "${CMAKE_C_FLAGS_${config}}")
+endforeach()
+
 add_library(relmq_flags INTERFACE)
 target_compile_options(relmq_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wconversion -Wshadow

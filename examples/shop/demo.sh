@@ -98,6 +98,8 @@ prepare_tables_and_queues() {
 	{
 		sql <"$here/schema.sql"
 		"$build/relmq" migrate
+		# A quorum queue counts its messages every five seconds: ours shall do it every fifth of one.
+		"$stack" ctl "$dir" -q eval 'application:set_env(rabbit, quorum_tick_interval, 200).'
 		"$build/relmq-dlx" declare
 		api PUT exchanges/%2F/shop '{"type":"direct","durable":true}'
 		api PUT queues/%2F/audit '{"durable":true,"arguments":{"x-queue-type":"quorum"}}'
@@ -132,9 +134,15 @@ api() { # METHOD PATH [JSON]
 			"http://127.0.0.1:$RELMQ_MGMT_PORT/api/$2"
 }
 
-# "NAME COUNT" of every queue. Each queue is asked itself: `rabbitmqctl list_queues` shows what
-# a quorum queue last counted, up to five seconds ago. Messages that a consumer holds are not in
-# it; in the end nobody consumes, and there are none.
+# What `rabbitmqctl list_queues` shows, which itself takes a second to start.
+queue_now() {
+	api GET 'queues?disable_stats=true&enable_queue_totals=true' 2>/dev/null |
+		jq -r '.[] | select(.name == "orders") | "\(.messages_ready) messages ready, \(.messages_unacknowledged) unacknowledged"' ||
+		printf 'the broker is away'
+}
+
+# "NAME COUNT" of every queue, for the result: here each queue is asked itself and not what it
+# last counted. Messages that a consumer holds are not in it; in the end nobody consumes.
 messages_in_queues() {
 	"$stack" ctl "$dir" -q eval '[begin {ok, Ready, _} = rabbit_amqqueue:stat(Q),
 		{resource, _, queue, Name} = amqqueue:get_name(Q), io:format("~s ~b~n", [Name, Ready]) end ||
@@ -215,28 +223,24 @@ due() { # BLOW
 	((written * 100 >= percent * orders))
 }
 
-# From the tables: what was published and has no shipment yet is in the queue or in the hands
-# of the consumer. (A row that is published and not yet cleared counts as a row.)
-in_flight() {
-	local messages=$((written - shipped - rows))
-	printf '%d rows in the outbox, %d messages in the queue or at the consumer' "$rows" "$((messages > 0 ? messages : 0))"
-}
-
 strike() { # VICTIM
+	local queue
 	[[ $1 == consumer ]] || peak=0
+	[[ $1 == broker ]] || check_alive "$1"
+	sleep "0.$((RANDOM % 20 + 10))" # right after a look is not just any moment
+	queue=$(queue_now)
 	if [[ $1 == broker ]]; then
-		say "restart broker     $(in_flight)"
 		"$stack" restart-broker "$dir" >"$work/broker.log" 2>&1 &
 		pid[broker]=$!
+		look
+		say "restart broker     in flight: $rows rows, $queue"
 		return
 	fi
-	check_alive "$1"
-	sleep "0.$((RANDOM % 20 + 10))" # right after a look is not just any moment
 	kill -KILL "${pid[$1]}"
 	wait "${pid[$1]}" 2>/dev/null || true
 	look
 	launch "$1"
-	say "$(printf 'kill -9 %-9s  %s' "$1" "$(in_flight)")"
+	say "$(printf 'kill -9 %-9s  in flight: %d rows, %s' "$1" "$rows" "$queue")"
 }
 
 broker_is_back() {

@@ -144,7 +144,18 @@ fail_with_log() { # TEXT FILE...
 # What await_db and await_broker wait for: whether it answers or is dead is looked at
 # afterwards. They return 1 when it died because a port was taken by somebody else
 # meanwhile; any other failure ends with the log's last lines.
-ready_or_dead() { "$2" || gone "$1"; }
+ready_or_dead() { "$2" || ended "$1"; }
+
+# In the middle of an execve a process has no environment, and so no mark: a server that
+# is still being started through scripts is dead only when its process is.
+ended() { # NAME
+	local pid stat
+	gone "$1" || return 1
+	pid=$(cat "$run/$1.pid" 2>/dev/null) || return 0
+	stat=$(cat "/proc/$pid/stat" 2>/dev/null) || return 0
+	stat=${stat##*) }
+	[[ $stat == [ZX]* ]]
+}
 
 port_clash() { # FILE...
 	grep -qsE 'eaddrinuse|[Aa]ddress already in use|another mysqld server running on port' "$@"
