@@ -67,7 +67,7 @@ Test(consumer_retry, parked_after_its_attempts_and_replayed)
 	cr_assert_not_null(strstr(output, "1 of 1 parked message(s) would be replayed"));
 	cr_assert_not_null(strstr(output, "early"));
 	free(output);
-	cr_assert_eq(env_ready(&e, parked(&e)), 1, "a dry run changes nothing");
+	EVENTUALLY(5000, env_ready(&e, parked(&e)) == 1); /* a dry run gives back what it saw */
 	cr_assert_eq(dlx(&e, &output, "replay", "--yes", NULL), 0, "%s", output);
 	cr_assert_not_null(strstr(output, "1 of 1 parked message(s) replayed"));
 	free(output);
