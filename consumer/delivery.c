@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/hash.h"
 #include "base/utf8.h"
 
 relmq_delivery *relmq__delivery_new(relmq__msg *msg)
@@ -42,11 +42,7 @@ uint64_t relmq__delivery_lane(const relmq_delivery *d)
 	amqp_bytes_t key = relmq__msg_header_bytes(d->msg, "x-relmq-key");
 	if (key.len == 0)
 		key = relmq__delivery_id_bytes(d);
-	const unsigned char *p = key.bytes;
-	uint64_t hash = 0xcbf29ce484222325U; /* FNV-1a */
-	for (size_t i = 0; i < key.len; i++)
-		hash = (hash ^ p[i]) * 0x100000001b3U;
-	return hash ^ (hash >> 32);
+	return relmq__hash(key.bytes, key.len);
 }
 
 /* Our copies all have a NUL behind them. */

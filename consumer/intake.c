@@ -20,7 +20,8 @@
 enum {
 	BUDGET = 512,  /* frames read before acks get their turn */
 	TICK_MS = 100, /* heartbeats, single acks, stop          */
-	ACK_TICK_MS = 5
+	ACK_TICK_MS = 5,
+	PROVEN_MS = 1000 /* a channel that lived so long ends an outage */
 };
 
 typedef struct intake {
@@ -29,6 +30,7 @@ typedef struct intake {
 	relmq__dispatcher dispatcher;
 	relmq__acks acks;
 	relmq__outage outage;
+	int64_t opened_ms;
 	uint64_t fed;       /* workers that have got something and were not woken: a bit each */
 	size_t out;         /* deliveries with workers and outlet, of any generation */
 	relmq_error broken; /* why the channel cannot be used any more */
@@ -210,7 +212,9 @@ static void open_if_due(intake *in)
 		lost(in, &err);
 		return;
 	}
-	relmq__outage_over(&in->outage);
+	in->opened_ms = relmq__now_ms();
+	if (in->outage.down)
+		return; /* to be connected proves nothing: see proven() */
 	LOG_INFO("intake", "consuming %zu queue(s) on rabbitmq %s:%lld, prefetch %zu",
 	    in->engine->queue_count, in->conn.settings->host, (long long) in->conn.settings->port,
 	    in->engine->prefetch);
@@ -293,6 +297,13 @@ static void close_politely(intake *in)
 	relmq__dispatcher_reset(&in->dispatcher);
 }
 
+/* What breaks right after each opening must not be opened again at full speed. */
+static void proven(intake *in)
+{
+	if (in->outage.down && relmq__now_ms() - in->opened_ms >= PROVEN_MS)
+		relmq__outage_over(&in->outage);
+}
+
 static relmq_code loop(intake *in, relmq_error *err)
 {
 	relmq__engine *e = in->engine;
@@ -316,6 +327,8 @@ static relmq_code loop(intake *in, relmq_error *err)
 			open_if_due(in);
 		if (in->conn.state != NULL && turn(in, err) != RELMQ_OK)
 			lost(in, err);
+		else if (in->conn.state != NULL)
+			proven(in);
 		rest(in);
 	}
 	close_politely(in);

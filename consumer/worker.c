@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/hash.h"
 #include "base/idset.h"
 #include "base/log.h"
 #include "base/outage.h"
@@ -25,7 +26,7 @@ typedef struct worker {
 	relmq__unit unit;
 	relmq__outage outage;  /* no session can be had                         */
 	relmq__outage trouble; /* there is one, and it refuses or dies at work  */
-	relmq__idset lanes;    /* ids of the batch being formed, hashed */
+	relmq__idset ids;      /* ids of the batch being formed, hashed */
 	bool up;
 	bool inbox_seen;
 	unsigned conflicts;
@@ -161,17 +162,14 @@ static size_t batch_size(worker *w)
 {
 	size_t n = 0;
 	const relmq_delivery *first = w->held[w->at];
-	relmq__idset_clear(&w->lanes);
+	relmq__idset_clear(&w->ids);
 	for (; w->at + n < w->count; n++) {
 		const relmq_delivery *d = w->held[w->at + n];
 		amqp_bytes_t id = relmq__delivery_id_bytes(d);
-		uint64_t hash = 14695981039346656037U;
-		for (size_t i = 0; i < id.len; i++)
-			hash = (hash ^ ((const unsigned char *) id.bytes)[i]) * 1099511628211U;
-		hash >>= 1; /* the set cannot hold the largest number */
+		uint64_t hash = relmq__hash(id.bytes, id.len);
 		if (d->queue_index != first->queue_index || d->redelivered || id.len == 0 ||
-		    relmq__engine_stale(w->engine, d) || relmq__idset_has(&w->lanes, hash) ||
-		    !relmq__idset_add(&w->lanes, hash))
+		    relmq__engine_stale(w->engine, d) || relmq__idset_has(&w->ids, hash) ||
+		    !relmq__idset_add(&w->ids, hash))
 			break;
 	}
 	return n;
@@ -191,8 +189,7 @@ static void run_batch(worker *w, size_t n)
 	    (w->db.class != RELMQ__DB_RETRY_TX || w->conflicts < CONFLICTS_MAX))
 		recover(w, &err);
 	else if (ran == 0)
-		w->singles =
-		    n; /* one of them is bad: each alone, so that it costs the others only time */
+		w->singles = n; /* one is bad: each alone, so that it costs the others only time */
 }
 
 static void run_next(worker *w)
@@ -237,14 +234,14 @@ static bool init(worker *w, relmq__worker *self)
 	w->unit.draining = &w->engine->draining;
 	w->batch_max = (size_t) s->batch_max;
 	w->held = calloc(w->batch_max, sizeof(relmq_delivery *));
-	return w->held != NULL && relmq__idset_init(&w->lanes, w->batch_max);
+	return w->held != NULL && relmq__idset_init(&w->ids, w->batch_max);
 }
 
 static void fini(worker *w)
 {
 	set_up(w, false);
 	free(w->held);
-	relmq__idset_free(&w->lanes);
+	relmq__idset_free(&w->ids);
 	relmq__buf_free(&w->unit.sql);
 	relmq__buf_free(&w->unit.scratch);
 	relmq__db_close(&w->db);

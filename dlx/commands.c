@@ -62,22 +62,6 @@ static int prepare(const relmq__settings *s, request *r, int argc, char **argv, 
 	return status == RELMQ__EXIT_OK ? check_queues(s, r) : status;
 }
 
-/* One character of `n` bytes, 0: no UTF-8. Neither a control character, in one byte or in
- * two, nor one that turns the direction of what is around it. */
-static bool is_plain(const char *at, size_t n)
-{
-	const unsigned char *c = (const unsigned char *) at;
-	if (n == 1)
-		return c[0] >= 0x20 && c[0] != 0x7f;
-	if (n == 2)
-		return c[0] != 0xc2 || c[1] >= 0xa0;
-	if (n == 3 && c[0] == 0xe2)
-		return !(c[1] == 0x80 &&
-		           (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xaa && c[2] <= 0xae))) &&
-		    !(c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
-	return n != 0;
-}
-
 /* Cut to `width` characters, control characters as '.', what is no UTF-8 as '?'. */
 static void print_cell(const char *text, int width)
 {
@@ -85,7 +69,7 @@ static void print_cell(const char *text, int width)
 	int used = 0;
 	for (size_t i = 0; i < len && used < width; used++) {
 		size_t n = relmq__utf8_width(text + i, len - i);
-		if (!is_plain(text + i, n))
+		if (!relmq__utf8_plain(text + i, n))
 			(void) putchar(n == 0 ? '?' : '.');
 		else
 			(void) fwrite(text + i, 1, n, stdout);
@@ -241,7 +225,7 @@ static bool is_text(amqp_bytes_t body)
 	const char *text = body.bytes;
 	for (size_t i = 0; i < body.len;) {
 		size_t n = relmq__utf8_width(text + i, body.len - i);
-		if (!is_plain(text + i, n) && text[i] != '\n' && text[i] != '\t')
+		if (!relmq__utf8_plain(text + i, n) && text[i] != '\n' && text[i] != '\t')
 			return false;
 		i += n;
 	}

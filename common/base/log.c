@@ -1,5 +1,5 @@
-/* base/log.c - see log.h. Control bytes in a line are escaped here, in one place,
- * so that text that came from a peer can neither forge a line nor move a cursor. */
+/* base/log.c - see log.h. What a line holds is escaped here, in one place, so that text
+ * that came from a peer can neither forge a line nor move a cursor. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/utf8.h"
 
 enum { LINE_MAX_BYTES = 2048 };
 
@@ -28,20 +30,32 @@ bool relmq__log_on(relmq_log_level level)
 	return sink.fn != NULL && level <= sink.max;
 }
 
-static void escape_controls(const char *in, char *out, size_t size)
+void relmq__log_escape(const char *in, char *out, size_t size)
 {
 	static const char hex[] = "0123456789abcdef";
+	enum { ESCAPED = 4 };
+	size_t len = strlen(in);
 	size_t n = 0;
-	for (; *in != '\0' && n + 5 < size; in++) {
-		unsigned char c = (unsigned char) *in;
-		if (c >= 0x20 && c != 0x7f) {
-			out[n++] = (char) c;
+	for (size_t i = 0; i < len;) {
+		size_t width = relmq__utf8_width(in + i, len - i);
+		if (relmq__utf8_plain(in + i, width)) {
+			if (n + width >= size)
+				break;
+			memcpy(out + n, in + i, width);
+			n += width;
+			i += width;
 			continue;
 		}
-		out[n++] = '\\';
-		out[n++] = 'x';
-		out[n++] = hex[c >> 4];
-		out[n++] = hex[c & 15];
+		/* All its bytes, or the one that is no UTF-8. */
+		for (size_t end = i + (width > 0 ? width : 1); i < end && n + ESCAPED < size; i++) {
+			unsigned char c = (unsigned char) in[i];
+			out[n++] = '\\';
+			out[n++] = 'x';
+			out[n++] = hex[c >> 4];
+			out[n++] = hex[c & 15];
+		}
+		if (n + ESCAPED >= size)
+			break;
 	}
 	out[n] = '\0';
 }
@@ -54,7 +68,7 @@ void relmq__log_write(relmq_log_level level, const char *subject, const char *fm
 	va_start(args, fmt);
 	(void) vsnprintf(raw, sizeof(raw), fmt, args);
 	va_end(args);
-	escape_controls(raw, line, sizeof(line));
+	relmq__log_escape(raw, line, sizeof(line));
 	sink.fn(level, subject, line, sink.arg);
 }
 

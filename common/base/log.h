@@ -3,6 +3,7 @@
 #define RELMQ_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <relmq/log.h>
 
@@ -19,6 +20,9 @@ void relmq__log_write(relmq_log_level level, const char *subject, const char *fm
 #define LOG_WARN(subject, ...)  RELMQ_LOG(RELMQ_LOG_WARN, subject, __VA_ARGS__)
 #define LOG_INFO(subject, ...)  RELMQ_LOG(RELMQ_LOG_INFO, subject, __VA_ARGS__)
 #define LOG_DEBUG(subject, ...) RELMQ_LOG(RELMQ_LOG_DEBUG, subject, __VA_ARGS__)
+
+/** `in` as one harmless line: what is not plain UTF-8 text (relmq__utf8_plain) as \xNN. */
+void relmq__log_escape(const char *in, char *out, size_t size);
 
 /** The programs' sink: stderr, one write() a line, "2026-12-01T00:00:00.000Z info wire: text". */
 void relmq__log_stderr(relmq_log_level level, const char *subject, const char *text, void *arg);

@@ -1,7 +1,6 @@
 /* base/program.c - see program.h. */
 #include "base/program.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -34,11 +33,10 @@ static atomic_int signals_seen;
 /* One line, whatever a peer or a file put into the text. */
 static void say(const char *fmt, va_list args, const char *tail)
 {
-	char text[1024];
-	(void) vsnprintf(text, sizeof(text), fmt, args);
-	for (char *c = text; *c != '\0'; c++)
-		if (iscntrl((unsigned char) *c))
-			*c = '?';
+	char raw[1024];
+	char text[2048];
+	(void) vsnprintf(raw, sizeof(raw), fmt, args);
+	relmq__log_escape(raw, text, sizeof(text));
 	(void) fflush(stdout);
 	(void) fprintf(stderr, "%s: %s%s\n", program->name, text, tail);
 }

@@ -48,3 +48,17 @@ size_t relmq__utf8_cut(const char *s, size_t n, size_t max)
 		cut--;
 	return cut;
 }
+
+bool relmq__utf8_plain(const char *s, size_t width)
+{
+	const unsigned char *c = (const unsigned char *) s;
+	if (width == 1)
+		return c[0] >= 0x20 && c[0] != 0x7f;
+	if (width == 2)
+		return c[0] != 0xc2 || c[1] >= 0xa0;
+	if (width == 3 && c[0] == 0xe2)
+		return !(c[1] == 0x80 &&
+		           (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xaa && c[2] <= 0xae))) &&
+		    !(c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
+	return width != 0;
+}

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 enum {
@@ -19,14 +20,9 @@ enum {
 	SHORTSTR_MAX = 255
 };
 
-/* FNV-1a */
 static uint64_t hash_of(amqp_bytes_t id)
 {
-	const unsigned char *p = id.bytes;
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	for (size_t i = 0; i < id.len; i++)
-		hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
-	return hash >> 1; /* the set does not take the largest number */
+	return relmq__hash(id.bytes, id.len);
 }
 
 /* The owner decides what comes next, and may have read other things ahead: an outcome of

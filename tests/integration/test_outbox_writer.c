@@ -11,6 +11,7 @@
 #include <relmq/outbox.h>
 
 #include "db/migrate.h"
+#include "support/testenv.h"
 
 #define EMOJI "\xf0\x9f\x98\x80"
 
@@ -21,7 +22,7 @@ static MYSQL *app;   /* the application's  */
 static relmq_outbox *outbox;
 static relmq_error err;
 
-static char *env(const char *name, char *otherwise)
+static char *variable(const char *name, char *otherwise)
 {
 	char *value = getenv(name);
 	return value != NULL ? value : otherwise;
@@ -30,10 +31,10 @@ static char *env(const char *name, char *otherwise)
 static void create_database(void)
 {
 	settings = (relmq__mysql_settings){
-		.host = env("RELMQ_MYSQL_HOST", "127.0.0.1"),
-		.port = strtol(env("RELMQ_MYSQL_PORT", "3306"), NULL, 10),
-		.user = env("RELMQ_MYSQL_USER", "relmq"),
-		.password = env("RELMQ_MYSQL_PASSWORD", ""),
+		.host = variable("RELMQ_MYSQL_HOST", "127.0.0.1"),
+		.port = strtol(variable("RELMQ_MYSQL_PORT", "3306"), NULL, 10),
+		.user = variable("RELMQ_MYSQL_USER", "relmq"),
+		.password = variable("RELMQ_MYSQL_PASSWORD", ""),
 		.connect_timeout_ms = 5000,
 		.read_timeout_ms = 20000,
 		.write_timeout_ms = 20000,
@@ -437,15 +438,10 @@ static void kill_app(void)
 {
 	unsigned long id = mysql_thread_id(app);
 	cr_assert_eq(relmq__db_execf(&db, NULL, &err, "KILL %lu", id), RELMQ_OK, "%s", err.text);
-	for (int i = 0; i < 200; i++) {
-		char sql[96];
-		(void) snprintf(sql, sizeof(sql),
-		    "SELECT COUNT(*) FROM information_schema.processlist WHERE id = %lu", id);
-		if (number(sql) == 0)
-			return;
-		(void) usleep(10000);
-	}
-	cr_assert(false, "connection %lu lives on", id);
+	char sql[96];
+	(void) snprintf(sql, sizeof(sql),
+	    "SELECT COUNT(*) FROM information_schema.processlist WHERE id = %lu", id);
+	EVENTUALLY(10000, number(sql) == 0);
 }
 
 static void expect_transaction_lost(const relmq_msg *m)
@@ -514,6 +510,19 @@ static void *take_row_1(void *arg)
 	return code == RELMQ_OK ? NULL : &db;
 }
 
+/* Is this statement being run by another connection? Asked on the application's. */
+static bool runs_elsewhere(const char *statement)
+{
+	char sql[160];
+	(void) snprintf(sql, sizeof(sql),
+	    "SELECT COUNT(*) FROM information_schema.processlist WHERE info = '%s'", statement);
+	cr_assert_eq(mysql_query(app, sql), 0, "%s", mysql_error(app));
+	MYSQL_RES *res = mysql_store_result(app);
+	bool found = strcmp(mysql_fetch_row(res)[0], "0") != 0;
+	mysql_free_result(res);
+	return found;
+}
+
 static void lose_a_deadlock(void)
 {
 	pthread_t other;
@@ -526,7 +535,7 @@ static void lose_a_deadlock(void)
 	app_run("START TRANSACTION");
 	app_run("UPDATE rows_ SET n = 2 WHERE id = 1");
 	cr_assert_eq(pthread_create(&other, NULL, take_row_1, NULL), 0);
-	(void) usleep(200000); /* most likely it waits by now; if not, it does a little later */
+	EVENTUALLY(10000, runs_elsewhere("UPDATE rows_ SET n = 1 WHERE id = 1"));
 	cr_expect_neq(mysql_query(app, "UPDATE rows_ SET n = 2 WHERE id = 2"), 0);
 	cr_assert_eq(mysql_errno(app), 1213, "%s", mysql_error(app));
 	(void) pthread_join(other, &failed);

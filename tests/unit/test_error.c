@@ -100,6 +100,18 @@ Test(log, control_bytes_cannot_forge_a_line)
 	cr_expect_str_eq(heard.text, "a\\x0ab\\x0d\\x1b[31m\\x7f \xc3\xa9");
 }
 
+/* U+009B is a terminal's escape in two bytes, U+202E turns the line around. */
+Test(log, what_is_not_plain_text_is_escaped)
+{
+	char out[64];
+	relmq__log_escape("a\xc2\x9b"
+	                  "1m \xff \xe2\x80\xae \xc3\xa4 \xf0\x9f\x98\x80",
+	    out, sizeof(out));
+	cr_expect_str_eq(out, "a\\xc2\\x9b1m \\xff \\xe2\\x80\\xae \xc3\xa4 \xf0\x9f\x98\x80");
+	relmq__log_escape("1234567\xc3\xa4", out, 9);
+	cr_expect_str_eq(out, "1234567", "no half of a character");
+}
+
 Test(log, a_long_text_is_cut)
 {
 	static char longer[10000];
