@@ -144,7 +144,7 @@ static const struct {
 	{ { "echo", "--config=good.json" }, 0, "window 5\n", "" },
 	{ { "echo", "--", "--config=good.json", "--help" }, 0,
 	    "window 1000 [--] [--config=good.json] [--help]\n", "" },
-	{ { "fail" }, 1, "", "tool: two?lines\n" },
+	{ { "fail" }, 1, "", "tool: two\\x0alines\n" },
 	{ { "fail", "x" }, 2, "", "tool: takes no x (--help tells more)\n" },
 	{ { NULL }, 2, "", "tool: which command? (--help tells more)\n" },
 	{ { "nope" }, 2, "", "tool: no such command: nope (--help tells more)\n" },
