@@ -2,10 +2,10 @@
 #include "mq/table.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_digits.h"
 #include "base/utf8.h"
 
 enum { KEY_MAX = 255, DEPTH_MAX = 32 };
@@ -98,8 +98,17 @@ bool relmq__table_from_json(
 {
 	json_error_t where;
 	reader r = { m, why, why_size };
+	relmq__buf kept = { 0 };
+	bool changed;
 	why[0] = '\0';
-	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
+	relmq__json_keep_digits(text, len, &kept, &changed);
+	if (kept.failed) {
+		relmq__buf_free(&kept);
+		return false;
+	}
+	json_t *root = json_loadb(
+	    changed ? kept.data : text, changed ? kept.len : len, JSON_REJECT_DUPLICATES, &where);
+	relmq__buf_free(&kept);
 	if (!json_is_object(root)) {
 		(void) snprintf(why, why_size, "not a JSON object: %s",
 		    root != NULL ? "other type" : where.text);
@@ -136,10 +145,38 @@ static void write_bytes(relmq__buf *out, amqp_bytes_t b)
 
 static void write_real(relmq__buf *out, double value)
 {
-	if (isfinite(value))
-		relmq__buf_addf(out, "%.17g", value);
-	else
-		relmq__buf_adds(out, "null"); /* JSON has no such number */
+	/* jansson's writer knows no locale. 15 digits are enough for what was written with 15. */
+	char text[64];
+	for (size_t digits = 15; digits <= 17; digits++) {
+		json_t *number = json_real(value); /* NULL: JSON has no such number */
+		size_t n = json_dumpb(
+		    number, text, sizeof(text), JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+		json_t *back =
+		    n > 0 && n <= sizeof(text) ? json_loadb(text, n, JSON_DECODE_ANY, NULL) : NULL;
+		bool same = json_is_real(back) && json_real_value(back) == value;
+		json_decref(back);
+		json_decref(number);
+		if (same) {
+			relmq__buf_add(out, text, n);
+			return;
+		}
+	}
+	relmq__buf_adds(out, "null");
+}
+
+/* All digits, and as many behind the point as there are: 1999 of two decimals is 19.99. */
+static void write_decimal(relmq__buf *out, const amqp_decimal_t *d)
+{
+	char digits[16];
+	int n = snprintf(digits, sizeof(digits), "%u", (unsigned) d->value);
+	int whole = n - d->decimals;
+	relmq__buf_add(out, whole > 0 ? digits : "0", whole > 0 ? (size_t) whole : 1);
+	if (d->decimals == 0)
+		return;
+	relmq__buf_adds(out, ".");
+	for (int i = whole; i < 0; i++)
+		relmq__buf_adds(out, "0");
+	relmq__buf_add(out, digits + (whole > 0 ? whole : 0), (size_t) (whole > 0 ? n - whole : n));
 }
 
 static void write_value(relmq__buf *out, const amqp_field_value_t *v)
@@ -170,8 +207,10 @@ static void write_value(relmq__buf *out, const amqp_field_value_t *v)
 		}
 		relmq__buf_add(out, "]", 1);
 		break;
-	case AMQP_FIELD_KIND_VOID:
 	case AMQP_FIELD_KIND_DECIMAL:
+		write_decimal(out, &v->value.decimal);
+		break;
+	case AMQP_FIELD_KIND_VOID:
 		relmq__buf_adds(out, "null");
 		break;
 	default: {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_digits.h"
 #include "mq/table.h"
 #include "publisher/envelope.h"
 
@@ -206,6 +207,52 @@ Test(envelope, the_kinds_of_headers)
 	}
 }
 
+/* A header that was written as a number never arrives as another one. */
+Test(envelope, numbers_keep_their_digits)
+{
+	columns.headers = COLUMN("{\"price\":19.99,\"least\":-9223372036854775808,"
+	                         "\"id\":18446744073709551615,\"pi\":3.14159265358979323846,"
+	                         "\"s\":\"9 \\\" 18446744073709551616\",\"e\":1e3,"
+	                         "\"a\":[0.1, 12345678901234567890 ,-0.5e-3,1e999]}");
+	expect_headers("{\"price\":19.99,\"least\":-9223372036854775808,"
+	               "\"id\":\"18446744073709551615\",\"pi\":\"3.14159265358979323846\","
+	               "\"s\":\"9 \\\" 18446744073709551616\",\"e\":1000.0,"
+	               "\"a\":[0.1,\"12345678901234567890\",-0.0005,\"1e999\"],"
+	               "\"x-relmq-created-us\":1700000000123456}");
+}
+
+static const struct {
+	const char *text;
+	bool fits;
+} numbers[] = {
+	{ "0", true },
+	{ "-1", true },
+	{ "9223372036854775807", true },
+	{ "9223372036854775808", false },
+	{ "-9223372036854775808", true },
+	{ "-9223372036854775809", false },
+	{ "123456789012345.0", true },
+	{ "1234567890123456.5", false },
+	{ "0.000000123456789012345", true },
+	{ "0.0000001234567890123456", false },
+	{ "123456789012345e10", true },
+	{ "1e290", true },
+	{ "1e308", false },
+	{ "1e-400", false },
+	{ "0.0e99999999999999999999", true },
+	{ "1e", false },
+	{ "01", false },
+	{ "-", false },
+	{ "", false },
+};
+
+Test(envelope, which_numbers_fit)
+{
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		cr_expect_eq(relmq__json_number_fits(numbers[i].text, strlen(numbers[i].text)),
+		    numbers[i].fits, "%s", numbers[i].text);
+}
+
 Test(envelope, what_we_set_cannot_be_forged)
 {
 	columns.business_key = COLUMN("mine");
@@ -250,7 +297,8 @@ Test(envelope, routing_headers_are_arrays_of_strings)
 Test(envelope, headers_that_are_no_object)
 {
 	const char *const bad[] = { "[]", "1", "\"x\"", "null", "{", "", "{\"a\":1}x",
-		"{\"a\":1,\"a\":2}", "{\"a\":99999999999999999999}", "{\"a\":1e999}" };
+		"{\"a\":1,\"a\":2}", "{\"a\":01}", "{\"a\":1.}", "{\"a\":.5}", "{\"a\":0x10}",
+		"{\"a\":012345678901234567890}", "{\"a\":12345678901234567890x}" };
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		columns.headers = COLUMN(bad[i]);
 		cr_expect_not(relmq__envelope(row, &columns), "was taken: %s", bad[i]);
