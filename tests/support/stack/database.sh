@@ -77,6 +77,9 @@ install_db() {
 
 spawn_db() {
 	install_db
+	# Nobody of ours lives here any more. Whatever has the number of a killed server by now, be it
+	# the server's own zombie, must not keep the next one from its socket.
+	rm -f -- "$RELMQ_MYSQL_SOCKET" "$RELMQ_MYSQL_SOCKET.lock"
 	: >"$log/mysqld.log"
 	spawn mysqld "$log/mysqld.out" "$mysqld" --defaults-file="$run/my.cnf" --init-file="$run/init.sql"
 }
