@@ -8,6 +8,7 @@
 #include "base/duration.h"
 #include "base/program.h"
 #include "db/migrate.h"
+#include "publisher/backlog.h"
 
 enum { LOCK_WAIT_S = 5, OUTBOX_STATES = 5, INBOX_STATES = 2 };
 
@@ -47,25 +48,6 @@ static relmq_code read_counts(
 	return code;
 }
 
-/* A pending row is ready from its birth, and the lowest id of a shard is its oldest; a row
- * that waited for a moment is ready from that moment on. */
-static relmq_code read_oldest(relmq__db *db, report *r, relmq_error *err)
-{
-	static const char sql[] =
-	    "SELECT MAX(age) FROM ("
-	    "SELECT TIMESTAMPDIFF(MICROSECOND, MIN(o.created_at), NOW(6)) AS age FROM"
-	    " (SELECT MIN(id) AS id FROM message_outbox WHERE status = 0 GROUP BY shard) AS head"
-	    " JOIN message_outbox o ON o.id = head.id"
-	    " UNION ALL SELECT TIMESTAMPDIFF(MICROSECOND, MIN(next_retry_at), NOW(6))"
-	    " FROM message_outbox WHERE status = 2 AND next_retry_at <= NOW(6)"
-	    " UNION ALL SELECT TIMESTAMPDIFF(MICROSECOND, MIN(next_retry_at), NOW(6))"
-	    " FROM message_outbox WHERE status = 4 AND next_retry_at <= NOW(6)) AS ages";
-	relmq_code code = relmq__db_number(db, sql, -1, &r->oldest_us, err);
-	if (r->oldest_us < -1)
-		r->oldest_us = 0; /* a writer may date its row ahead */
-	return code;
-}
-
 static relmq_code read_relays(relmq__db *db, report *r, relmq_error *err)
 {
 	static const char relays[] =
@@ -82,13 +64,14 @@ static relmq_code read_relays(relmq__db *db, report *r, relmq_error *err)
 
 static relmq_code read_report(relmq__db *db, report *r, relmq_error *err)
 {
+	int64_t clock_us;
 	relmq_code code = relmq__schema_check(db, err);
 	if (code == RELMQ_OK)
 		code =
 		    read_counts(db, "SELECT status, COUNT(*) FROM message_outbox GROUP BY status",
 		        r->outbox, 0, OUTBOX_STATES, err);
 	if (code == RELMQ_OK)
-		code = read_oldest(db, r, err);
+		code = relmq__backlog_look(db, &r->oldest_us, &clock_us, err);
 	if (code == RELMQ_OK)
 		code = relmq__db_number(db,
 		    "SELECT COUNT(DISTINCT business_key) FROM message_outbox"

@@ -19,11 +19,14 @@ static int start_wire(relmq__relay *r, pthread_t *wire)
 
 static void log_totals(relmq__relay *r)
 {
+	relmq_publisher_stats s;
+	relmq__stats_read(&r->stats, &s);
 	LOG_INFO("relay",
 	    "stopped: %llu read, %llu confirmed, %llu refused, %llu abandoned, %llu in doubt",
-	    (unsigned long long) r->stats.read, (unsigned long long) r->stats.confirmed,
-	    (unsigned long long) r->stats.refused, (unsigned long long) r->stats.abandoned,
-	    (unsigned long long) r->stats.unknown);
+	    (unsigned long long) s.read, (unsigned long long) s.confirmed,
+	    (unsigned long long) (s.refused_nack + s.refused_returned + s.refused_channel +
+	        s.refused_local),
+	    (unsigned long long) s.abandoned, (unsigned long long) s.in_doubt);
 }
 
 relmq_code relmq__relay_run(relmq__relay *r, const relmq__settings *settings, relmq_error *err)
@@ -31,27 +34,29 @@ relmq_code relmq__relay_run(relmq__relay *r, const relmq__settings *settings, re
 	pthread_t wire;
 	size_t room = (size_t) settings->publisher.window * RELMQ__READ_AHEAD;
 	r->settings = settings;
+	relmq__stats_init(&r->stats);
 	relmq__lease_init(&r->lease, settings->publisher.lease_ms);
-	relmq__queue *to_wire = relmq__queue_new(room);
-	relmq__queue *to_store = relmq__queue_new(room);
-	relmq_code code = RELMQ_OK;
-	r->to_wire = to_wire;
-	r->to_store = to_store;
-	if (to_wire == NULL || to_store == NULL || start_wire(r, &wire) != 0)
-		code = relmq__fail_nomem(err);
-	else
-		code = relmq__store_run(r, wire, err);
+	r->to_wire = relmq__queue_new(room);
+	r->to_store = relmq__queue_new(room);
+	atomic_store(&r->to_wake, r->to_store);
+	if (r->to_wire == NULL || r->to_store == NULL || start_wire(r, &wire) != 0)
+		return relmq__fail_nomem(err);
+	relmq_code code = relmq__store_run(r, wire, err);
 	log_totals(r);
-	/* A stop that comes from now on finds no queue to wake. */
-	r->to_wire = r->to_store = NULL;
-	relmq__queue_free(to_wire);
-	relmq__queue_free(to_store);
 	return code;
 }
 
 void relmq__relay_stop(relmq__relay *r)
 {
 	atomic_store(&r->stop, true);
-	if (r->to_store != NULL)
-		relmq__queue_wake(r->to_store);
+	relmq__queue *queue = atomic_load(&r->to_wake);
+	if (queue != NULL) /* else run has not begun, and looks at `stop` before it sleeps */
+		relmq__queue_wake(queue);
+}
+
+void relmq__relay_free(relmq__relay *r)
+{
+	relmq__queue_free(r->to_wire);
+	relmq__queue_free(r->to_store);
+	r->to_wire = r->to_store = NULL;
 }

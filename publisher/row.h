@@ -21,7 +21,8 @@ typedef struct relmq__row {
 	relmq__item item; /* first: the sender's callback gets it back */
 	relmq__msg *msg;  /* owns all bytes of the item                */
 	uint64_t id;
-	uint64_t epoch; /* of the shard's lease when it was read      */
+	uint64_t epoch;      /* of the shard's lease when it was read      */
+	uint64_t created_us; /* since 1970, the database's clock           */
 	uint32_t key_hash;
 	uint32_t retry_count; /* as read */
 	uint8_t shard;

@@ -13,6 +13,7 @@
 #include "base/outage.h"
 #include "db/migrate.h"
 #include "publisher/relay.h"
+#include "publisher/report.h"
 #include "publisher/settle.h"
 #include "publisher/sweep.h"
 
@@ -38,6 +39,7 @@ typedef struct store {
 	relmq__mysql_settings mysql; /* with time-outs below the lease */
 	relmq__db db;
 	relmq__sweep sweep;
+	relmq__report report;
 	relmq__outage outage;
 	pile confirmed, refused;
 	size_t room;        /* rows that may be out at once                 */
@@ -71,26 +73,46 @@ static void pile_up(pile *p, relmq__row *row)
 	p->rows[p->count++] = row;
 }
 
+static void count_outcome(relmq__relay_stats *stats, const relmq__row *row)
+{
+	if (row->outcome == RELMQ__UNKNOWN) {
+		stats->in_doubt += row->item.sent_ms != 0; /* else it never left */
+	} else if (row->outcome == RELMQ__CONFIRMED) {
+		stats->confirmed++;
+		if (row->status == RELMQ__PENDING)
+			relmq__stats_confirmed(stats, row->created_us);
+	} else if (row->item.refusal == RELMQ__REFUSED_NACK) {
+		stats->refused_nack++;
+	} else if (row->item.refusal == RELMQ__REFUSED_RETURNED) {
+		stats->refused_returned++;
+	} else if (row->item.refusal == RELMQ__REFUSED_CHANNEL) {
+		stats->refused_channel++;
+	} else {
+		stats->refused_local++;
+	}
+}
+
 static void sort_outcome(store *s, relmq__row *row)
 {
-	relmq__relay_stats *stats = &s->relay->stats;
+	count_outcome(&s->relay->stats, row);
+	if (!relmq__breakers_outcome(&s->sweep.breakers, row, row->outcome)) {
+		s->relay->stats.held++;
+		row->outcome = RELMQ__UNKNOWN; /* it stays as it was */
+	}
 	switch (row->outcome) {
 	case RELMQ__CONFIRMED:
 		/* Free at the ack: whatever happens to the DELETE, this row went first. */
 		relmq__sweep_free_key(&s->sweep, row);
-		stats->confirmed++;
 		pile_up(&s->confirmed, row);
 		break;
 	case RELMQ__REFUSED:
 		/* The key stays taken until FAILED or ABANDONED has committed. */
-		stats->refused++;
 		pile_up(&s->refused, row);
 		break;
 	case RELMQ__UNKNOWN:
 	default:
 		/* As it was; the next sweep finds it first among the rows of its key. */
 		relmq__sweep_free_key(&s->sweep, row);
-		stats->unknown++;
 		done(s, row);
 	}
 }
@@ -229,30 +251,35 @@ static size_t byte_room(const store *s)
 	return s->sweep.bytes < max ? max - s->sweep.bytes : 0;
 }
 
+static bool may_publish(const store *s)
+{
+	return atomic_load(&s->relay->wire_up) && atomic_load(&s->relay->stats.blocked) == 0;
+}
+
 static bool may_sweep(const store *s)
 {
-	return s->stop_by_ms == 0 && atomic_load(&s->relay->wire_up) && s->outstanding < s->room &&
+	return s->stop_by_ms == 0 && may_publish(s) && s->outstanding < s->room &&
 	    (byte_room(s) > 0 || s->outstanding == 0) && relmq__now_ms() >= s->next_sweep_ms;
 }
 
 /* Where there was plenty there is more: at once. Else a pause that grows, and in which the
  * outcomes that come free enough keys to be worth a look. */
-static void plan_next_sweep(store *s, int64_t cost_us, size_t handed, size_t want)
+static void plan_next_sweep(store *s, int64_t cost_us, size_t moved, size_t want)
 {
 	int64_t cost_ms = cost_us * COST_FACTOR / 1000;
-	s->pause_ms = handed > 0 ? POLL_MIN_MS : s->pause_ms * 2;
+	s->pause_ms = moved > 0 ? POLL_MIN_MS : s->pause_ms * 2;
 	if (s->pause_ms > s->settings->poll_max_ms)
 		s->pause_ms = s->settings->poll_max_ms;
-	s->idle = handed == 0 && s->outstanding == 0;
+	s->idle = moved == 0 && s->outstanding == 0;
 	s->next_sweep_ms = relmq__now_ms();
-	if (handed < want / 2)
+	if (moved < want / 2)
 		s->next_sweep_ms += s->pause_ms > cost_ms ? s->pause_ms : cost_ms;
 }
 
 static relmq_code sweep(store *s, relmq_error *err)
 {
 	int64_t began_us = relmq__now_us();
-	size_t handed = 0;
+	size_t moved = 0;
 	size_t room = s->room - s->outstanding;
 	size_t want = room < SWEEP_ROWS ? room : SWEEP_ROWS;
 	bool any = true;
@@ -262,11 +289,11 @@ static relmq_code sweep(store *s, relmq_error *err)
 	int64_t cost_us = relmq__now_us() - began_us;
 	if (code == RELMQ_OK && any) {
 		code = relmq__sweep_run(&s->sweep, &s->db, &s->relay->lease, want, byte_room(s),
-		    hand_out, s, &handed, err);
+		    hand_out, s, &moved, err);
 		cost_us += s->sweep.look_us;
 	}
 	tell_wire(s);
-	plan_next_sweep(s, cost_us, handed, want);
+	plan_next_sweep(s, cost_us, moved, want);
 	return code;
 }
 
@@ -288,13 +315,21 @@ static relmq_code open_session(store *s, relmq_error *err)
 	return RELMQ_OK;
 }
 
+static relmq_code tick(store *s, relmq_error *err)
+{
+	relmq_code code = relmq__lease_tick(&s->relay->lease, &s->db, err);
+	if (code == RELMQ_OK)
+		code = relmq__report_tell(&s->report, s->relay, &s->db, &s->sweep.breakers, err);
+	return code;
+}
+
 static relmq_code work(store *s, relmq_error *err)
 {
 	relmq_code code = RELMQ_OK;
 	if (s->db.mysql == NULL)
 		code = open_session(s, err);
 	if (code == RELMQ_OK && relmq__now_ms() >= s->relay->lease.next_tick_ms)
-		code = relmq__lease_tick(&s->relay->lease, &s->db, err);
+		code = tick(s, err);
 	if (code == RELMQ_OK)
 		code = settle(s, err);
 	if (code == RELMQ_OK && may_sweep(s))
@@ -313,7 +348,7 @@ static void rest(store *s)
 	int64_t wake = now + s->settings->poll_max_ms;
 	if (s->db.mysql == NULL)
 		wake = now + relmq__outage_wait_ms(&s->outage);
-	else if (s->stop_by_ms == 0 && atomic_load(&s->relay->wire_up) && s->outstanding < s->room)
+	else if (s->stop_by_ms == 0 && may_publish(s) && s->outstanding < s->room)
 		wake = s->next_sweep_ms;
 	if (s->confirmed.count > 0 && s->db.mysql != NULL)
 		wake = earlier(wake, s->confirmed.since_ms + SETTLE_WAIT_MS);
@@ -352,8 +387,7 @@ static bool init(store *s, relmq__relay *r)
 	s->confirmed.rows = calloc(s->room, sizeof(relmq__row *));
 	s->refused.rows = calloc(s->room, sizeof(relmq__row *));
 	return s->confirmed.rows != NULL && s->refused.rows != NULL &&
-	    relmq__sweep_init(
-	        &s->sweep, s->settings->ordering == RELMQ__ORDER_KEY, (size_t) s->settings->window);
+	    relmq__sweep_init(&s->sweep, s->settings);
 }
 
 static void free_pile(store *s, pile *p)
@@ -369,6 +403,7 @@ static void fini(store *s)
 	free_pile(s, &s->confirmed);
 	free_pile(s, &s->refused);
 	relmq__sweep_free(&s->sweep);
+	relmq__report_free(&s->report);
 	relmq__buf_free(&s->sql);
 	relmq__db_close(&s->db);
 }
@@ -390,10 +425,18 @@ static void quit_wire(store *s, pthread_t wire)
 	collect(s);
 }
 
+static void show(store *s)
+{
+	atomic_store(&s->relay->stats.out, s->outstanding);
+	atomic_store(&s->relay->stats.database_up, s->db.mysql != NULL);
+	relmq__report_log(&s->report, s->relay);
+}
+
 static relmq_code loop(store *s, relmq_error *err)
 {
 	while (!finished(s)) {
 		collect(s);
+		show(s);
 		if (s->db.mysql != NULL || relmq__outage_wait_ms(&s->outage) == 0) {
 			relmq_code code = work(s, err);
 			if (schema_wrong(code, err))

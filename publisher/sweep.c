@@ -33,19 +33,21 @@ typedef struct survey {
 	size_t due;                    /* FAILED and SCHEDULED rows that are */
 } survey;
 
-bool relmq__sweep_init(relmq__sweep *s, bool by_key, size_t window)
+bool relmq__sweep_init(relmq__sweep *s, const relmq__publisher_settings *settings)
 {
 	memset(s, 0, sizeof(*s));
-	s->by_key = by_key;
-	s->window = window;
+	s->by_key = settings->ordering == RELMQ__ORDER_KEY;
+	s->window = (size_t) settings->window;
 	s->row_bytes = 512;
-	return relmq__idset_init(&s->ids, window * 4) && relmq__idset_init(&s->keys, window * 4);
+	return relmq__breakers_init(&s->breakers, settings) &&
+	    relmq__idset_init(&s->ids, s->window * 4) && relmq__idset_init(&s->keys, s->window * 4);
 }
 
 void relmq__sweep_free(relmq__sweep *s)
 {
 	relmq__idset_free(&s->ids);
 	relmq__idset_free(&s->keys);
+	relmq__breakers_free(&s->breakers);
 	relmq__buf_free(&s->sql);
 	free(s->found);
 	memset(s, 0, sizeof(*s));
@@ -100,12 +102,14 @@ static void build_small(relmq__sweep *s, const relmq__lease *lease)
 	relmq__buf_addf(&s->sql, " LIMIT %d)", DUE_LIMIT);
 }
 
+/* Those that a breaker holds stay due, and may all stand in front. */
 static void due(relmq__sweep *s, const relmq__lease *lease, const char *status)
 {
 	range(s, "status + 8", "due", status);
 	relmq__buf_adds(&s->sql, " AND next_retry_at <= NOW(6)");
 	in_our_shards(s, lease);
-	relmq__buf_addf(&s->sql, " ORDER BY next_retry_at LIMIT %d)", DUE_LIMIT);
+	relmq__buf_addf(&s->sql, " ORDER BY next_retry_at LIMIT %zu)",
+	    (size_t) DUE_LIMIT + s->breakers.held.count);
 }
 
 /* One short range a shard: a UNION ALL of those is read in milliseconds where one range
@@ -276,13 +280,15 @@ static bool choose(
 	*chosen = 0;
 	for (size_t i = 0; ok && i < s->found_count && *chosen < want; i++) {
 		relmq__candidate c = s->found[i];
+		bool by_breaker = relmq__breakers_hold(&s->breakers, c.id);
 		v->rank[c.shard] += c.status == RELMQ__PENDING;
-		if (may_go(s, lease, &c, &held, &behind_failed)) {
+		if (!by_breaker && may_go(s, lease, &c, &held, &behind_failed)) {
 			ok = take(s, &c, v);
 			s->found[(*chosen)++] = c;
 		}
-		if (c.status == RELMQ__FAILED)
-			ok = ok && relmq__idset_add(&behind_failed, c.key_hash);
+		if (c.status == RELMQ__FAILED || (by_breaker && c.status == RELMQ__PENDING))
+			ok = ok && relmq__idset_add(&behind_failed, c.key_hash) &&
+			    relmq__idset_add(&held, c.key_hash);
 	}
 	relmq__idset_free(&held);
 	relmq__idset_free(&behind_failed);
@@ -317,28 +323,32 @@ typedef struct hand_out {
 	relmq__lease *lease;
 	relmq__hand_out_fn fn;
 	void *arg;
-	size_t count;
+	size_t moved;
 } hand_out;
 
-static void give(void *arg, relmq__row *row)
+static bool give(void *arg, relmq__row *row)
 {
 	hand_out *h = arg;
+	h->moved++;
+	if (row->outcome != RELMQ__REFUSED && !relmq__breakers_admit(&h->sweep->breakers, row))
+		return false;
 	h->sweep->bytes += row->item.body.len;
 	h->sweep->row_bytes = (h->sweep->row_bytes * 15 + row->item.body.len) / 16 + 1;
 	h->lease->shards[row->shard].in_flight++;
-	h->count++;
 	h->fn(h->arg, row);
+	return true;
 }
 
 relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease, size_t want,
-    size_t room, relmq__hand_out_fn fn, void *arg, size_t *handed, relmq_error *err)
+    size_t room, relmq__hand_out_fn fn, void *arg, size_t *moved, relmq_error *err)
 {
 	survey v;
 	size_t chosen = 0;
 	hand_out h = { s, lease, fn, arg, 0 };
-	*handed = 0;
+	*moved = 0;
 	if (lease->held_count == 0)
 		return RELMQ_OK;
+	relmq__breakers_tick(&s->breakers);
 	int64_t began_us = relmq__now_us();
 	relmq_code code = look(s, db, lease, want, &v, err);
 	s->look_us = relmq__now_us() - began_us;
@@ -353,7 +363,7 @@ relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease,
 	for (size_t i = 0; i < chosen; i++)
 		if (!s->found[i].handed)
 			unchoose(s, &s->found[i]);
-	*handed = h.count;
+	*moved = h.moved;
 	return code;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/idset.h"
+#include "publisher/breaker.h"
 #include "publisher/depth.h"
 #include "publisher/lease.h"
 #include "publisher/row.h"
@@ -19,7 +20,8 @@ typedef struct relmq__candidate {
 } relmq__candidate;
 
 typedef struct relmq__sweep {
-	bool by_key;        /* ordering: "key" */
+	bool by_key; /* ordering: "key" */
+	relmq__breakers breakers;
 	relmq__idset ids;   /* handed out, or settled but not yet committed */
 	relmq__idset keys;  /* key hashes of rows whose outcome is open     */
 	size_t bytes;       /* of handed-out rows                           */
@@ -35,16 +37,17 @@ typedef struct relmq__sweep {
 
 typedef void (*relmq__hand_out_fn)(void *arg, relmq__row *row);
 
-bool relmq__sweep_init(relmq__sweep *s, bool by_key, size_t window);
+bool relmq__sweep_init(relmq__sweep *s, const relmq__publisher_settings *settings);
 void relmq__sweep_free(relmq__sweep *s);
 
 /**
  * Find at most `want` rows and hand each to `fn` (taken), until `room` bytes of payload
  * are reached (one row goes in any case). A row that AMQP cannot carry is handed out
- * with outcome REFUSED already set and item.reason filled.
+ * with outcome REFUSED already set and item.reason filled. `*moved` counts those handed out and
+ * those that a circuit breaker holds from now on.
  */
 RELMQ_CHECK relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease,
-    size_t want, size_t room, relmq__hand_out_fn fn, void *arg, size_t *handed, relmq_error *err);
+    size_t want, size_t room, relmq__hand_out_fn fn, void *arg, size_t *moved, relmq_error *err);
 /** Is there anything at all? One cheap probe, for idle times. */
 RELMQ_CHECK relmq_code relmq__sweep_probe(relmq__db *db, bool *any, relmq_error *err);
 

@@ -21,7 +21,7 @@ typedef struct page {
 	size_t n;
 	size_t used, room;
 	bool any; /* something was handed out: the room counts from now on */
-	relmq__hand_out_fn fn;
+	relmq__take_fn fn;
 	void *arg;
 	bool nomem;
 } page;
@@ -108,6 +108,7 @@ static void take(page *p, MYSQL_ROW row, const unsigned long *len)
 	r->key_hash = c->key_hash;
 	r->shard = c->shard;
 	r->status = c->status;
+	r->created_us = columns.created_us;
 	r->retry_count = (uint32_t) strtoul(row[COL_RETRY], NULL, 10);
 	r->outcome = RELMQ__UNKNOWN;
 	if (!relmq__envelope(r, &columns)) {
@@ -119,10 +120,13 @@ static void take(page *p, MYSQL_ROW row, const unsigned long *len)
 		r->outcome = RELMQ__REFUSED;
 		r->item.permanent = true;
 	}
+	c->handed = p->fn(p->arg, r);
+	if (!c->handed) {
+		relmq__row_free(r);
+		return;
+	}
 	p->used += len[COL_PAYLOAD];
 	p->any = true;
-	c->handed = true;
-	p->fn(p->arg, r);
 }
 
 static relmq_code read_page(
@@ -159,7 +163,7 @@ static relmq_code read_large(relmq__db *db, relmq__buf *sql, page *p, relmq_erro
 }
 
 relmq_code relmq__sweep_payloads(relmq__db *db, relmq__buf *sql, relmq__candidate *c, size_t n,
-    size_t room, size_t row_bytes, relmq__hand_out_fn fn, void *arg, relmq_error *err)
+    size_t room, size_t row_bytes, relmq__take_fn fn, void *arg, relmq_error *err)
 {
 	relmq_code code = RELMQ_OK;
 	page p = { .room = room, .fn = fn, .arg = arg };

@@ -8,6 +8,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/outage.h"
+#include "base/rate.h"
 #include "publisher/relay.h"
 
 enum { BURST = 64, IDLE_MS = 200 };
@@ -16,6 +17,8 @@ typedef struct wire {
 	relmq__relay *relay;
 	relmq__sender sender;
 	relmq__outage outage;
+	relmq__rate rate;
+	bool throttled; /* the last burst ended at the rate limit */
 	bool confirmed; /* something, since the connection was opened */
 	bool barren;    /* the last one broke over our rows and had confirmed none: to be
 	                 * connected proves nothing, and the outage is not over with that */
@@ -72,11 +75,24 @@ static void return_pending(wire *w)
 		give_back(w, row, RELMQ__UNKNOWN);
 }
 
+/* What others may want to know of us. */
+static void show(wire *w)
+{
+	relmq__relay_stats *stats = &w->relay->stats;
+	bool was_blocked = atomic_exchange(&stats->blocked, w->sender.blocked) != 0;
+	atomic_store(&stats->published, w->sender.sent);
+	atomic_store(&stats->in_flight, w->sender.window.count);
+	atomic_store(&stats->broker_up, relmq__sender_is_open(&w->sender));
+	if (was_blocked && !w->sender.blocked)
+		relmq__queue_wake(w->relay->to_store); /* it had stopped reading */
+}
+
 static void lost(wire *w, const relmq_error *err)
 {
 	atomic_store(&w->relay->wire_up, false);
 	relmq__sender_lost(&w->sender);
 	return_pending(w);
+	show(w);
 	relmq__outage_failed(&w->outage, err);
 	relmq__queue_wake(w->relay->to_store);
 }
@@ -108,11 +124,16 @@ static bool lease_over(const wire *w)
 
 static relmq_code publish_burst(wire *w, bool *more, relmq_error *err)
 {
-	*more = false;
+	*more = w->throttled = false;
 	for (int n = 0; n < BURST && relmq__sender_ready(&w->sender); n++) {
 		relmq__row *row = next_pending(w);
 		if (row == NULL)
 			return RELMQ_OK;
+		if (!relmq__rate_take(&w->rate, relmq__now_us())) {
+			w->pending_at--;
+			w->throttled = true;
+			return RELMQ_OK;
+		}
 		if (lease_over(w)) { /* even if store hangs */
 			give_back(w, row, RELMQ__UNKNOWN);
 			continue;
@@ -139,6 +160,9 @@ static relmq_code turn(wire *w, relmq_error *err)
 		/* The suspects must come before what was read behind them. */
 		if (w->sender.careful > careful)
 			return_pending(w);
+		/* To stop, what is in flight is waited for, and what was not sent need not be. */
+		if (atomic_load(&w->relay->stop))
+			return_pending(w);
 		tell_store(w);
 		relmq__conn_cork(&w->sender.conn, true);
 		code = publish_burst(w, &more, err);
@@ -149,6 +173,12 @@ static relmq_code turn(wire *w, relmq_error *err)
 	return RELMQ_OK;
 }
 
+static int rate_wait_ms(const wire *w, int most)
+{
+	int64_t ms = relmq__rate_wait_us(&w->rate, relmq__now_us()) / 1000 + 1;
+	return ms < most ? (int) ms : most;
+}
+
 static void rest(wire *w)
 {
 	struct pollfd fds[2] = {
@@ -157,10 +187,13 @@ static void rest(wire *w)
 	};
 	int timeout = IDLE_MS;
 	tell_store(w);
+	show(w);
 	if (relmq__sender_is_open(&w->sender)) {
 		timeout = relmq__sender_sleep_ms(&w->sender);
-		if (!relmq__sender_ready(&w->sender))
+		if (!relmq__sender_ready(&w->sender) || w->throttled)
 			fds[0].fd = -1; /* a full window is left by confirms only */
+		if (w->throttled)
+			timeout = rate_wait_ms(w, timeout);
 	} else {
 		int64_t due = relmq__outage_wait_ms(&w->outage);
 		timeout = due < IDLE_MS ? (int) due : IDLE_MS;
@@ -175,6 +208,7 @@ static bool init(wire *w, relmq__relay *r)
 	const relmq__publisher_settings *p = &r->settings->publisher;
 	memset(w, 0, sizeof(*w));
 	w->relay = r;
+	w->rate.per_s = p->rate_limit;
 	w->outage = (relmq__outage) RELMQ__OUTAGE_INIT("wire", "rabbitmq");
 	w->sender.max_count = (size_t) p->window;
 	w->sender.max_bytes = (size_t) p->window_bytes;
@@ -212,6 +246,7 @@ void *relmq__wire_main(void *arg)
 	else
 		relmq__sender_lost(&w.sender); /* what is in flight is in doubt: it goes again */
 	return_pending(&w);
+	show(&w);
 	relmq__sender_free(&w.sender);
 	return NULL;
 }

@@ -307,21 +307,33 @@ static char *folder_of(const char *file)
 	return folder;
 }
 
-relmq_code relmq__config_read(
-    const relmq__config_key *table, const char *file, void *out, relmq_error *err)
+/* `root` is taken. */
+static relmq_code read_root(const relmq__config_key *table, const char *file, char *folder,
+    json_t *root, void *out, relmq_error *err)
 {
-	json_t *root = NULL;
-	relmq_code rc = relmq__config_load(file, &root, err);
-	if (rc != RELMQ_OK)
-		return rc;
-	char *folder = folder_of(file);
 	reader r = { .file = file, .folder = folder, .err = err };
-	rc = folder != NULL ? read_object(&r, table, root, out) : relmq__fail_nomem(err);
+	relmq_code rc = folder != NULL ? read_object(&r, table, root, out) : relmq__fail_nomem(err);
 	free(folder);
 	json_decref(root);
 	if (rc != RELMQ_OK)
 		relmq__config_free(table, out);
 	return rc;
+}
+
+relmq_code relmq__config_read(
+    const relmq__config_key *table, const char *file, void *out, relmq_error *err)
+{
+	json_t *root = NULL;
+	relmq_code rc = relmq__config_load(file, &root, err);
+	return rc == RELMQ_OK ? read_root(table, file, folder_of(file), root, out, err) : rc;
+}
+
+relmq_code relmq__config_read_text(
+    const relmq__config_key *table, const char *name, const char *text, void *out, relmq_error *err)
+{
+	json_t *root = NULL;
+	relmq_code rc = relmq__config_json(name, text, strlen(text), &root, err);
+	return rc == RELMQ_OK ? read_root(table, name, realpath(".", NULL), root, out, err) : rc;
 }
 
 static void free_value(const relmq__config_key *k, char *base)

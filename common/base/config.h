@@ -58,6 +58,10 @@ RELMQ_CHECK relmq_code relmq__config_default(
  *  allowed and what is there. */
 RELMQ_CHECK relmq_code relmq__config_read(
     const relmq__config_key *table, const char *file, void *out, relmq_error *err);
+/** The same from a text that messages call `name`; a relative path in it starts where the
+ *  process stands. */
+RELMQ_CHECK relmq_code relmq__config_read_text(const relmq__config_key *table, const char *name,
+    const char *text, void *out, relmq_error *err);
 /** Free what the reader allocated, and the pointers are NULL; a zero struct is allowed. */
 void relmq__config_free(const relmq__config_key *table, void *out);
 

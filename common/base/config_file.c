@@ -58,23 +58,27 @@ static relmq_code refuse_syntax(const char *file, json_error_t *e, relmq_error *
 	return rc;
 }
 
+relmq_code relmq__config_json(
+    const char *file, const char *text, size_t len, json_t **root, relmq_error *err)
+{
+	json_error_t e;
+	/* NUL is let in here to be refused by the key's path, in config.c. */
+	*root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+	if (*root == NULL)
+		return refuse_syntax(file, &e, err);
+	if (json_is_object(*root))
+		return RELMQ_OK;
+	json_decref(*root);
+	*root = NULL;
+	return relmq__config_refuse(err, file, "must be a JSON object");
+}
+
 relmq_code relmq__config_load(const char *file, json_t **root, relmq_error *err)
 {
 	relmq__buf text = { 0 };
-	json_error_t e;
 	relmq_code rc = relmq__config_slurp(file, FILE_MAX_BYTES, &text, err);
-	if (rc == RELMQ_OK) {
-		/* NUL is let in here to be refused by the key's path, in config.c. */
-		*root =
-		    json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-		if (*root == NULL)
-			rc = refuse_syntax(file, &e, err);
-	}
-	if (rc == RELMQ_OK && !json_is_object(*root)) {
-		json_decref(*root);
-		*root = NULL;
-		rc = relmq__config_refuse(err, file, "must be a JSON object");
-	}
+	if (rc == RELMQ_OK)
+		rc = relmq__config_json(file, text.data, text.len, root, err);
 	relmq__buf_free(&text);
 	return rc;
 }

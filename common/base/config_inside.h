@@ -11,6 +11,9 @@ enum { RELMQ__CONFIG_SHOWN_SIZE = 64 };
 
 /** A file's JSON object; the caller's to json_decref(). */
 relmq_code relmq__config_load(const char *file, json_t **root, relmq_error *err);
+/** The same of a text; `file` is what messages call it. */
+relmq_code relmq__config_json(
+    const char *file, const char *text, size_t len, json_t **root, relmq_error *err);
 /** What stands in the file, short: `"x"`, `17`, `an object`, `a list of 3`. */
 void relmq__config_describe(const json_t *value, char out[RELMQ__CONFIG_SHOWN_SIZE]);
 /** `unknown key "hots"; did you mean "host"? allowed here: ...`. */

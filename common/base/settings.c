@@ -199,14 +199,9 @@ static relmq_code default_ladders(relmq__settings *s, relmq_error *err)
 
 /* --- the whole ---------------------------------------------------------------------- */
 
-relmq_code relmq__settings_load(relmq__settings *s, const char *path, relmq_error *err)
+static relmq_code complete(relmq__settings *s, const char *file, relmq_error *err)
 {
-	const char *file = path != NULL ? path : no_file;
-	memset(s, 0, sizeof(*s));
-	relmq_code rc = path != NULL ? relmq__config_read(relmq__settings_keys, path, s, err)
-	                             : relmq__config_default(relmq__settings_keys, s, err);
-	if (rc == RELMQ_OK)
-		rc = name_consumers(&s->consumer, err);
+	relmq_code rc = name_consumers(&s->consumer, err);
 	if (rc == RELMQ_OK)
 		rc = check_consumer(&s->consumer, file, err);
 	if (rc == RELMQ_OK)
@@ -218,6 +213,21 @@ relmq_code relmq__settings_load(relmq__settings *s, const char *path, relmq_erro
 	if (rc != RELMQ_OK)
 		relmq__settings_free(s);
 	return rc;
+}
+
+relmq_code relmq__settings_load(relmq__settings *s, const char *path, relmq_error *err)
+{
+	memset(s, 0, sizeof(*s));
+	relmq_code rc = path != NULL ? relmq__config_read(relmq__settings_keys, path, s, err)
+	                             : relmq__config_default(relmq__settings_keys, s, err);
+	return rc == RELMQ_OK ? complete(s, path != NULL ? path : no_file, err) : rc;
+}
+
+relmq_code relmq__settings_parse(relmq__settings *s, const char *text, relmq_error *err)
+{
+	memset(s, 0, sizeof(*s));
+	relmq_code rc = relmq__config_read_text(relmq__settings_keys, no_file, text, s, err);
+	return rc == RELMQ_OK ? complete(s, no_file, err) : rc;
 }
 
 static bool write_out(relmq__buf *text, FILE *out)

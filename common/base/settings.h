@@ -46,6 +46,10 @@ typedef struct relmq__publisher_settings {
 	int64_t max_attempts;
 	int64_t max_message_bytes;
 	bool keep_sent;
+	int64_t rate_limit;    /* messages/s; 0: none                                */
+	int64_t breaker_after; /* refusals in a row of one destination; 0: no breaker */
+	int64_t breaker_pause_ms, breaker_pause_max_ms;
+	int64_t stats_interval_ms; /* 0: no line */
 } relmq__publisher_settings;
 
 typedef enum relmq__handler_kind {
@@ -116,6 +120,11 @@ RELMQ_CHECK relmq_code relmq__settings_default(relmq__settings *s, relmq_error *
  * With `dlx.queues` empty, each consumer queue gets an entry with the default tiers.
  */
 RELMQ_CHECK relmq_code relmq__settings_load(relmq__settings *s, const char *path, relmq_error *err);
+
+/** The same from the text that a file would have; a relative path in it starts where the
+ *  process stands. */
+RELMQ_CHECK relmq_code relmq__settings_parse(
+    relmq__settings *s, const char *text, relmq_error *err);
 
 /** What is in force as JSON, which can be read in again: a password shows as "(hidden)" or
  *  "(none)", and the reader ignores both. False when it could not be written. */

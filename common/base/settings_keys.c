@@ -106,6 +106,21 @@ static const relmq__config_key publisher_keys[] = {
 	    .min = KIB, .max = 512 * MIB, .help = "A larger payload is abandoned at once" },
 	{ "keep_sent", BOOL(publisher_settings, keep_sent), .fallback = "false",
 	    .help = "Keep confirmed rows as SENT instead of deleting them" },
+	{ "rate_limit", INT(publisher_settings, rate_limit), .fallback = "0", .min = 0,
+	    .max = 1000000,
+	    .help = "Messages a second that this relay sends at most; 0: no limit" },
+	{ "breaker_after", INT(publisher_settings, breaker_after), .fallback = "10", .min = 0,
+	    .max = 100000,
+	    .help =
+	        "Refusals in a row after which a destination (exchange and routing key) is left "
+	        "alone for a while, and its rows are charged nothing; 0: never" },
+	{ "breaker_pause", DURATION(publisher_settings, breaker_pause_ms), .fallback = "5s",
+	    .min = 1, .max = DAY,
+	    .help = "How long, until one row tries; doubles while it is refused" },
+	{ "breaker_pause_max", DURATION(publisher_settings, breaker_pause_max_ms), .fallback = "5m",
+	    .min = 1, .max = DAY, .help = "Longest such pause" },
+	{ "stats_interval", DURATION(publisher_settings, stats_interval_ms), .fallback = "1m",
+	    .min = 0, .max = DAY, .help = "A log line with the numbers this often; 0s: none" },
 	{ .key = NULL },
 };
 

@@ -6,7 +6,12 @@
 #include "base/error.h"
 #include "db/schema.h"
 
-enum { LOCK_WAIT_S = 60, ERROR_NO_SUCH_TABLE = 1146 };
+enum {
+	LOCK_WAIT_S = 60,
+	ERROR_NO_SUCH_TABLE = 1146,
+	ERROR_DUPLICATE_COLUMN = 1060,
+	ERROR_DUPLICATE_KEY_NAME = 1061
+};
 
 /* Names of locks are the whole server's and at most 64 characters; a database's name
  * alone may be as long. */
@@ -67,12 +72,24 @@ static void release_lock(relmq__db *db)
 	db->class = class; /* of the migration, if that failed */
 }
 
+/* DDL commits by itself: a migration that was cut short runs again from its beginning, and a
+ * column or a key that it added then is there. CREATE TABLE knows IF NOT EXISTS; ALTER TABLE
+ * knows it on one of the two servers only. */
+static bool is_there_already(const relmq__db *db)
+{
+	unsigned number = mysql_errno(db->mysql);
+	return number == ERROR_DUPLICATE_COLUMN || number == ERROR_DUPLICATE_KEY_NAME;
+}
+
 static relmq_code apply(relmq__db *db, const relmq__migration *m, relmq_error *err)
 {
 	relmq_code code = RELMQ_OK;
 	const char *at = m->sql;
-	for (const char *end; code == RELMQ_OK && (end = strstr(at, ";\n")) != NULL; at = end + 2)
+	for (const char *end; code == RELMQ_OK && (end = strstr(at, ";\n")) != NULL; at = end + 2) {
 		code = relmq__db_exec(db, at, (size_t) (end - at), NULL, err);
+		if (code == RELMQ_EDB && is_there_already(db))
+			code = RELMQ_OK;
+	}
 	if (code == RELMQ_OK)
 		code = relmq__db_execf(
 		    db, NULL, err, "INSERT INTO relmq_schema (version) VALUES (%d)", m->version);

@@ -64,6 +64,7 @@ static void on_settled(void *arg, void *slot, bool ack)
 	} else if (ack) {
 		finish(s, item, RELMQ__CONFIRMED);
 	} else {
+		item->refusal = RELMQ__REFUSED_NACK;
 		(void) snprintf(item->reason, sizeof(item->reason),
 		    "nack: a queue refused it (full with reject-publish, or unavailable)");
 		finish(s, item, RELMQ__REFUSED);
@@ -94,6 +95,7 @@ static void on_returned(void *arg, int code, amqp_bytes_t text, const relmq__msg
 		    !same(item->routing_key, msg->routing_key))
 			continue;
 		item->returned = true;
+		item->refusal = RELMQ__REFUSED_RETURNED;
 		item->code = code;
 		(void) snprintf(item->reason, sizeof(item->reason), "returned: %d %s", code,
 		    relmq__bytes_text(text, reason, sizeof(reason)));
@@ -153,6 +155,7 @@ static void lay_blame(relmq__sender *s, int code, const char *text)
 	relmq__item *item = relmq__window_next(&s->window, &tag);
 	if (item != NULL && !item->returned) {
 		item->code = code;
+		item->refusal = RELMQ__REFUSED_CHANNEL;
 		item->returned = true; /* refused, by the same way as a return */
 		(void) snprintf(
 		    item->reason, sizeof(item->reason), "channel closed: %d %.200s", code, text);
@@ -187,6 +190,7 @@ bool relmq__sender_init(relmq__sender *s)
 {
 	memset(&s->conn, 0, sizeof(s->conn));
 	s->bytes = 0;
+	s->sent = 0;
 	s->careful = 0;
 	s->blocked = s->channel_dead = false;
 	relmq__dispatcher_init(&s->dispatcher, &s->conn, &sender_events, s);
@@ -281,6 +285,7 @@ relmq_code relmq__sender_publish(relmq__sender *s, relmq__item *item, relmq_erro
 {
 	item->returned = item->permanent = false;
 	item->code = 0;
+	item->refusal = RELMQ__REFUSED_LOCAL;
 	item->reason[0] = '\0';
 	item->sent_ms = relmq__now_ms();
 	s->bytes += item->body.len;
@@ -291,6 +296,7 @@ relmq_code relmq__sender_publish(relmq__sender *s, relmq__item *item, relmq_erro
 	/* In the window before the first byte leaves: whatever happens to the send, the
 	 * item has its outcome through the one way. */
 	(void) relmq__window_add(&s->window, item);
+	s->sent++;
 	relmq__conn_begin(&s->conn);
 	int rc = amqp_basic_publish(s->conn.state, RELMQ__CHANNEL, item->exchange,
 	    item->routing_key, 1, 0, item->props, item->body);

@@ -20,12 +20,20 @@ typedef enum relmq__outcome {
 	RELMQ__UNKNOWN    /* may or may not have arrived: send again under the same id    */
 } relmq__outcome;
 
+typedef enum relmq__refusal {     /* who refused */
+	RELMQ__REFUSED_LOCAL = 0, /* we did: AMQP cannot carry it                         */
+	RELMQ__REFUSED_NACK,      /* a queue                                              */
+	RELMQ__REFUSED_RETURNED,  /* no queue took it                                     */
+	RELMQ__REFUSED_CHANNEL    /* the broker closed the channel or the connection over it */
+} relmq__refusal;
+
 /* What is published; embedded in the owner's record. All bytes are borrowed until the outcome. */
 typedef struct relmq__item {
 	amqp_bytes_t exchange, routing_key, body;
 	const amqp_basic_properties_t *props; /* with message_id: returns are found by it */
 	/* the sender's, valid in the outcome callback */
-	int code;       /* REFUSED: AMQP reply code, 0 for a nack or our own check */
+	int code; /* REFUSED: AMQP reply code, 0 for a nack or our own check */
+	relmq__refusal refusal;
 	bool permanent; /* REFUSED: no later attempt can help                      */
 	char reason[RELMQ__REFUSAL_MAX];
 	int64_t sent_ms;
@@ -38,7 +46,8 @@ typedef struct relmq__sender {
 	relmq__conn conn;
 	relmq__dispatcher dispatcher;
 	relmq__window window;
-	size_t bytes; /* bodies in flight */
+	size_t bytes;  /* bodies in flight                 */
+	uint64_t sent; /* handed to the connection, ever   */
 	/* Who breaks channels? One at a time, at most so many outcomes, until the suspects (hashes
 	 * of the ids that were in flight) are cleared. */
 	size_t careful;

@@ -102,7 +102,8 @@ Test(order, settling_waits_for_no_strangers_insert)
 Test(order, marking_rows_failed_waits_for_no_strangers_insert)
 {
 	relmq__db below;
-	env_config(&e, "\"publisher\":{\"lease\":\"60s\",\"retry_delays\":[\"1h\"]}");
+	env_config(
+	    &e, "\"publisher\":{\"lease\":\"60s\",\"retry_delays\":[\"1h\"],\"breaker_after\":0}");
 	open_stranger(&below, "m-000000", "");
 	outbox_fill(&e, "no.such.queue", 1, 1000, 0);
 	relay = relay_start(&e, NULL);
@@ -209,7 +210,7 @@ Test(order, a_key_keeps_its_order_through_refusals)
 	env_declare(&e, e.queue, &tight);
 	env_config(&e,
 	    "\"publisher\":{\"lease\":\"2s\",\"retry_delays\":[\"20ms\"],\"max_attempts\":1000,"
-	    "\"keep_sent\":true}");
+	    "\"breaker_after\":0,\"keep_sent\":true}");
 	outbox_fill(&e, e.queue, 0, 600, 10);
 	relay = relay_start(&e, NULL);
 	EVENTUALLY(
@@ -230,7 +231,8 @@ Test(order, a_key_keeps_its_order_through_refusals)
 Test(order, nothing_slips_through_while_a_refusal_is_being_recorded)
 {
 	enum { KEYS_REFUSED = 200 };
-	env_config(&e, "\"publisher\":{\"lease\":\"2s\",\"retry_delays\":[\"1h\"]}");
+	env_config(
+	    &e, "\"publisher\":{\"lease\":\"2s\",\"retry_delays\":[\"1h\"],\"breaker_after\":0}");
 	for (int i = 0; i < 2; i++)
 		for (int k = 0; k < KEYS_REFUSED; k++)
 			env_sql(&e,
