@@ -136,8 +136,10 @@ static void hold(relmq__breakers *b, relmq__breaker *k, uint64_t id)
 		k->ids = ids;
 		k->id_room = room;
 	}
-	if (relmq__idset_add(&b->held, id))
-		k->ids[k->id_count++] = id;
+	if (!relmq__idset_add(&b->held, id))
+		return;
+	k->ids[k->id_count++] = id;
+	b->total_held++;
 }
 
 /* Any of them, so that one which is itself at fault does not stand for all for ever. */

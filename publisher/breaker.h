@@ -20,8 +20,9 @@ typedef struct relmq__breakers {
 	const relmq__publisher_settings *settings;
 	relmq__breaker *all; /* destinations whose last outcome was a refusal */
 	size_t count;
-	size_t open;       /* of those */
-	relmq__idset held; /* ids of rows */
+	size_t open;         /* of those */
+	relmq__idset held;   /* ids of rows */
+	uint64_t total_held; /* ever */
 } relmq__breakers;
 
 bool relmq__breakers_init(relmq__breakers *b, const relmq__publisher_settings *settings);

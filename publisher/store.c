@@ -23,7 +23,10 @@ enum {
 	SWEEP_ROWS = 500,   /* rows one sweep hands out at most                       */
 	TELL_ROWS = 64,     /* rows for which wire is woken once                      */
 	POLL_MIN_MS = 1,    /* pause after a sweep that found less than half of those */
-	COST_FACTOR = 2,    /* and never less than this times what looking cost       */
+	COST_FACTOR = 2,    /* and never less than this times what looking cost, the less the
+	                     * more was found;                                        */
+	IDLE_FACTOR = 4,    /* where nothing could go, this times                     */
+	DEAR_US = 5000,     /* a look that cost more hands out all there is room for  */
 	LOCK_WAIT_PARTS = 4 /* a lock wait is bounded by this part of a lease         */
 };
 
@@ -95,10 +98,8 @@ static void count_outcome(relmq__relay_stats *stats, const relmq__row *row)
 static void sort_outcome(store *s, relmq__row *row)
 {
 	count_outcome(&s->relay->stats, row);
-	if (!relmq__breakers_outcome(&s->sweep.breakers, row, row->outcome)) {
-		s->relay->stats.held++;
+	if (!relmq__breakers_outcome(&s->sweep.breakers, row, row->outcome))
 		row->outcome = RELMQ__UNKNOWN; /* it stays as it was */
-	}
 	switch (row->outcome) {
 	case RELMQ__CONFIRMED:
 		/* Free at the ack: whatever happens to the DELETE, this row went first. */
@@ -266,7 +267,9 @@ static bool may_sweep(const store *s)
  * outcomes that come free enough keys to be worth a look. */
 static void plan_next_sweep(store *s, int64_t cost_us, size_t moved, size_t want)
 {
-	int64_t cost_ms = cost_us * COST_FACTOR / 1000;
+	int64_t cost_ms = cost_us * IDLE_FACTOR / 1000;
+	if (moved > 0 && moved <= want)
+		cost_ms = cost_us * COST_FACTOR * (int64_t) (want - moved) / (int64_t) want / 1000;
 	s->pause_ms = moved > 0 ? POLL_MIN_MS : s->pause_ms * 2;
 	if (s->pause_ms > s->settings->poll_max_ms)
 		s->pause_ms = s->settings->poll_max_ms;
@@ -281,7 +284,7 @@ static relmq_code sweep(store *s, relmq_error *err)
 	int64_t began_us = relmq__now_us();
 	size_t moved = 0;
 	size_t room = s->room - s->outstanding;
-	size_t want = room < SWEEP_ROWS ? room : SWEEP_ROWS;
+	size_t want = room < SWEEP_ROWS || s->sweep.look_us > DEAR_US ? room : SWEEP_ROWS;
 	bool any = true;
 	relmq_code code = RELMQ_OK;
 	if (s->idle)
@@ -428,6 +431,7 @@ static void quit_wire(store *s, pthread_t wire)
 static void show(store *s)
 {
 	atomic_store(&s->relay->stats.out, s->outstanding);
+	atomic_store(&s->relay->stats.held, s->sweep.breakers.total_held);
 	atomic_store(&s->relay->stats.database_up, s->db.mysql != NULL);
 	relmq__report_log(&s->report, s->relay);
 }

@@ -12,26 +12,17 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "publisher/choice.h"
 #include "publisher/sweep_payload.h"
 
 enum {
 	DUE_LIMIT = 500,   /* due FAILED or SCHEDULED rows that a sweep takes notice of */
+	HOLDING_MS = 50,   /* time for rows that breakers hold, a sweep                 */
 	SMALL_ROWS = 1000, /* a backlog under this is read in one range                 */
 	/* what a row of the answer is: a status, that and DUE, or */
 	DUE = 8,
 	LEASE = 16
 };
-
-/* What one sweep saw, a shard. */
-typedef struct survey {
-	size_t limit[RELMQ__SHARDS]; /* of the index range                  */
-	size_t read[RELMQ__SHARDS];  /* entries of it                       */
-	size_t rank[RELMQ__SHARDS];  /* entries passed on the way up        */
-	size_t last[RELMQ__SHARDS];  /* rank of the last chosen             */
-	size_t chosen[RELMQ__SHARDS];
-	uint64_t epoch[RELMQ__SHARDS]; /* of our lease; 0: not ours         */
-	size_t due;                    /* FAILED and SCHEDULED rows that are */
-} survey;
 
 bool relmq__sweep_init(relmq__sweep *s, const relmq__publisher_settings *settings)
 {
@@ -114,15 +105,17 @@ static void due(relmq__sweep *s, const relmq__lease *lease, const char *status)
 
 /* One short range a shard: a UNION ALL of those is read in milliseconds where one range
  * over all shards would sort the whole backlog. All FAILED rows: each holds its key. */
-static void build_large(relmq__sweep *s, const relmq__lease *lease, size_t want, survey *v)
+static void build_large(relmq__sweep *s, const relmq__lease *lease, size_t want, relmq__survey *v)
 {
+	/* What breakers hold stands in front, spread over the shards more or less evenly. */
+	size_t behind = 2 * s->breakers.held.count / lease->held_count;
 	relmq__buf_reset(&s->sql);
 	leases(s, lease);
 	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
 		if (!is_asked(lease, i))
 			continue;
 		size_t need = want * 2 / lease->held_count + 8 + lease->shards[i].in_flight;
-		v->limit[i] = relmq__depth_limit(&s->depth, i, need);
+		v->limit[i] = relmq__depth_limit(&s->depth, i, need) + behind;
 		range(s, "0", "ready", "= 0");
 		relmq__buf_addf(&s->sql, " AND shard = %u ORDER BY id LIMIT %zu)", i, v->limit[i]);
 	}
@@ -149,7 +142,7 @@ static bool note(relmq__sweep *s, const relmq__candidate *c)
 	return true;
 }
 
-static bool note_row(relmq__sweep *s, survey *v, MYSQL_ROW row)
+static bool note_row(relmq__sweep *s, relmq__survey *v, MYSQL_ROW row)
 {
 	unsigned kind = (unsigned) strtoul(row[3], NULL, 10);
 	uint64_t id = strtoull(row[0], NULL, 10);
@@ -171,7 +164,7 @@ static bool note_row(relmq__sweep *s, survey *v, MYSQL_ROW row)
 }
 
 /* A lease that changed hands under us between tick and sweep is not ours to use. */
-static void keep_ours(relmq__sweep *s, const relmq__lease *lease, const survey *v)
+static void keep_ours(relmq__sweep *s, const relmq__lease *lease, const relmq__survey *v)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < s->found_count; i++) {
@@ -183,7 +176,7 @@ static void keep_ours(relmq__sweep *s, const relmq__lease *lease, const survey *
 	s->found_count = kept;
 }
 
-static relmq_code read_found(relmq__sweep *s, relmq__db *db, survey *v, relmq_error *err)
+static relmq_code read_found(relmq__sweep *s, relmq__db *db, relmq__survey *v, relmq_error *err)
 {
 	MYSQL_RES *res;
 	bool ok = !s->sql.failed;
@@ -199,7 +192,7 @@ static relmq_code read_found(relmq__sweep *s, relmq__db *db, survey *v, relmq_er
 	return code == RELMQ_OK && !ok ? relmq__fail_nomem(err) : code;
 }
 
-static bool is_cut(const survey *v)
+static bool is_cut(const relmq__survey *v)
 {
 	bool cut = false;
 	for (unsigned i = 0; i < RELMQ__SHARDS; i++)
@@ -209,7 +202,7 @@ static bool is_cut(const survey *v)
 
 /* The small question first, as long as its answer is whole; a cut answer is thrown away. */
 static relmq_code look(relmq__sweep *s, relmq__db *db, const relmq__lease *lease, size_t want,
-    survey *v, relmq_error *err)
+    relmq__survey *v, relmq_error *err)
 {
 	memset(v, 0, sizeof(*v));
 	if (!s->large) {
@@ -231,71 +224,7 @@ static relmq_code look(relmq__sweep *s, relmq__db *db, const relmq__lease *lease
 	return RELMQ_OK;
 }
 
-/* Rows by id; of one id, the note that it is due before the note that it holds. */
-static int by_id(const void *a, const void *b)
-{
-	const relmq__candidate *x = a;
-	const relmq__candidate *y = b;
-	if (x->id != y->id)
-		return x->id < y->id ? -1 : 1;
-	return (int) y->due - (int) x->due;
-}
-
-/* May this one go? `failed` and `taken` are the keys met so far on the way up. */
-static bool may_go(relmq__sweep *s, const relmq__lease *lease, const relmq__candidate *c,
-    const relmq__idset *held, const relmq__idset *behind_failed)
-{
-	if (!c->due || lease->shards[c->shard].draining || relmq__idset_has(&s->ids, c->id))
-		return false;
-	if (!s->by_key)
-		return true;
-	if (relmq__idset_has(&s->keys, c->key_hash))
-		return false;
-	/* Behind a FAILED row nothing of its key goes but the lowest FAILED row itself. */
-	return c->status == RELMQ__FAILED ? !relmq__idset_has(behind_failed, c->key_hash)
-	                                  : !relmq__idset_has(held, c->key_hash);
-}
-
-static bool take(relmq__sweep *s, const relmq__candidate *c, survey *v)
-{
-	v->chosen[c->shard]++;
-	v->last[c->shard] = v->rank[c->shard];
-	return relmq__idset_add(&s->ids, c->id) &&
-	    (!s->by_key || relmq__idset_add(&s->keys, c->key_hash));
-}
-
-/* Keep the first `want` candidates that may go, at the front of `found`. */
-static bool choose(
-    relmq__sweep *s, const relmq__lease *lease, size_t want, survey *v, size_t *chosen)
-{
-	relmq__idset held;          /* keys of any FAILED row               */
-	relmq__idset behind_failed; /* keys of FAILED rows passed on the way */
-	bool ok = relmq__idset_init(&held, 64);
-	ok = relmq__idset_init(&behind_failed, 64) && ok;
-	if (s->found_count > 1)
-		qsort(s->found, s->found_count, sizeof(*s->found), by_id);
-	for (size_t i = 0; ok && i < s->found_count; i++)
-		if (s->found[i].status == RELMQ__FAILED)
-			ok = relmq__idset_add(&held, s->found[i].key_hash);
-	*chosen = 0;
-	for (size_t i = 0; ok && i < s->found_count && *chosen < want; i++) {
-		relmq__candidate c = s->found[i];
-		bool by_breaker = relmq__breakers_hold(&s->breakers, c.id);
-		v->rank[c.shard] += c.status == RELMQ__PENDING;
-		if (!by_breaker && may_go(s, lease, &c, &held, &behind_failed)) {
-			ok = take(s, &c, v);
-			s->found[(*chosen)++] = c;
-		}
-		if (c.status == RELMQ__FAILED || (by_breaker && c.status == RELMQ__PENDING))
-			ok = ok && relmq__idset_add(&behind_failed, c.key_hash) &&
-			    relmq__idset_add(&held, c.key_hash);
-	}
-	relmq__idset_free(&held);
-	relmq__idset_free(&behind_failed);
-	return ok;
-}
-
-static void learn(relmq__sweep *s, const relmq__lease *lease, const survey *v)
+static void learn(relmq__sweep *s, const relmq__lease *lease, const relmq__survey *v)
 {
 	int64_t now = relmq__now_ms();
 	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
@@ -311,19 +240,13 @@ static void learn(relmq__sweep *s, const relmq__lease *lease, const survey *v)
 	}
 }
 
-static void unchoose(relmq__sweep *s, const relmq__candidate *c)
-{
-	relmq__idset_remove(&s->ids, c->id);
-	if (s->by_key)
-		relmq__idset_remove(&s->keys, c->key_hash);
-}
-
 typedef struct hand_out {
 	relmq__sweep *sweep;
 	relmq__lease *lease;
 	relmq__hand_out_fn fn;
 	void *arg;
-	size_t moved;
+	size_t handed;
+	size_t moved; /* those, and what a breaker holds now */
 } hand_out;
 
 static bool give(void *arg, relmq__row *row)
@@ -335,16 +258,40 @@ static bool give(void *arg, relmq__row *row)
 	h->sweep->bytes += row->item.body.len;
 	h->sweep->row_bytes = (h->sweep->row_bytes * 15 + row->item.body.len) / 16 + 1;
 	h->lease->shards[row->shard].in_flight++;
+	h->handed++;
 	h->fn(h->arg, row);
 	return true;
+}
+
+/* Where a breaker is open there may be thousands that it will hold, each to be read once: one
+ * look serves for as many of them as there is time for. */
+static relmq_code hand_out_chosen(
+    hand_out *h, relmq__db *db, relmq__choice *c, size_t want, size_t room, relmq_error *err)
+{
+	relmq__sweep *s = h->sweep;
+	int64_t look_ms = s->look_us / 1000; /* worth as much again, when it was long */
+	int64_t end_ms = relmq__now_ms() + (look_ms > HOLDING_MS ? look_ms : HOLDING_MS);
+	relmq_code code = RELMQ_OK;
+	size_t held;
+	do {
+		size_t before = h->moved - h->handed;
+		size_t chosen = 0;
+		if (!relmq__choose(c, want - h->handed, &chosen))
+			return relmq__fail_nomem(err);
+		code = relmq__sweep_payloads(
+		    db, &s->sql, s->found, chosen, room, s->row_bytes, give, h, err);
+		relmq__choice_take_back(c, chosen);
+		held = h->moved - h->handed - before;
+	} while (code == RELMQ_OK && held > 0 && h->handed < want && relmq__now_ms() < end_ms);
+	return code;
 }
 
 relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease, size_t want,
     size_t room, relmq__hand_out_fn fn, void *arg, size_t *moved, relmq_error *err)
 {
-	survey v;
-	size_t chosen = 0;
-	hand_out h = { s, lease, fn, arg, 0 };
+	relmq__survey v;
+	relmq__choice c;
+	hand_out h = { s, lease, fn, arg, 0, 0 };
 	*moved = 0;
 	if (lease->held_count == 0)
 		return RELMQ_OK;
@@ -352,17 +299,12 @@ relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease,
 	int64_t began_us = relmq__now_us();
 	relmq_code code = look(s, db, lease, want, &v, err);
 	s->look_us = relmq__now_us() - began_us;
-	if (code == RELMQ_OK && !choose(s, lease, want, &v, &chosen))
-		code = relmq__fail_nomem(err);
-	if (code == RELMQ_OK) {
-		learn(s, lease, &v);
-		code = relmq__sweep_payloads(
-		    db, &s->sql, s->found, chosen, room, s->row_bytes, give, &h, err);
-	}
-	/* What was chosen and not handed out (gone meanwhile, no room, an error) is free again. */
-	for (size_t i = 0; i < chosen; i++)
-		if (!s->found[i].handed)
-			unchoose(s, &s->found[i]);
+	if (code != RELMQ_OK)
+		return code;
+	code = relmq__choice_begin(&c, s, lease, &v) ? hand_out_chosen(&h, db, &c, want, room, err)
+	                                             : relmq__fail_nomem(err);
+	relmq__choice_end(&c);
+	learn(s, lease, &v);
 	*moved = h.moved;
 	return code;
 }

@@ -15,8 +15,9 @@ typedef struct relmq__candidate {
 	uint64_t id, epoch;
 	uint32_t key_hash;
 	uint8_t shard, status;
-	bool due;    /* FAILED and SCHEDULED: its time has come */
-	bool handed; /* out of our hands: its row is on its way   */
+	bool due;     /* FAILED and SCHEDULED: its time has come */
+	bool offered; /* its contents were read                    */
+	bool handed;  /* out of our hands: its row is on its way   */
 } relmq__candidate;
 
 typedef struct relmq__sweep {

@@ -120,6 +120,7 @@ static void take(page *p, MYSQL_ROW row, const unsigned long *len)
 		r->outcome = RELMQ__REFUSED;
 		r->item.permanent = true;
 	}
+	c->offered = true;
 	c->handed = p->fn(p->arg, r);
 	if (!c->handed) {
 		relmq__row_free(r);
@@ -150,7 +151,7 @@ static relmq_code read_large(relmq__db *db, relmq__buf *sql, page *p, relmq_erro
 {
 	relmq_code code = RELMQ_OK;
 	for (size_t i = 0; i < p->n && code == RELMQ_OK && (!p->any || p->used < p->room); i++) {
-		if (p->c[i].handed)
+		if (p->c[i].offered)
 			continue;
 		page one = *p;
 		one.c = &p->c[i];
