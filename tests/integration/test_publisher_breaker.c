@@ -73,16 +73,16 @@ Test(breaker, an_outage_of_a_destination_uses_up_nobodys_attempts)
 	arrived_check(&got, 0, 2000, 1, 1);
 }
 
-/* The rows of the dead destination stand in front, a hundred thousand of them, each with a key of
+/* The rows of the dead destination stand in front, twenty thousand of them, each with a key of
  * its own. */
-Test(breaker, the_others_do_not_notice)
+Test(breaker, the_others_go_on)
 {
-	outbox_fill(&e, down, 100000, 100000, 0);
+	outbox_fill(&e, down, 100000, 20000, 0);
 	relay = relay_start(&e, NULL);
 	EVENTUALLY(60000,
 	    env_number(&e,
 	        "SELECT COALESCE(SUM(JSON_VALUE(report, '$.breakers[0].held')), 0)"
-	        " FROM outbox_relay") > 90000);
+	        " FROM outbox_relay") > 19000);
 	outbox_fill(&e, e.queue, 0, 5000, 100);
 	EVENTUALLY(SOON_MS, env_ready(&e, e.queue) == 5000);
 	cr_expect_eq(attempts_charged(), AFTER);
