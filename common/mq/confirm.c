@@ -50,6 +50,8 @@ static void settle_one(relmq__window *w, uint64_t tag, bool ack, relmq__settle_f
 void relmq__window_settle(
     relmq__window *w, uint64_t tag, bool multiple, bool ack, relmq__settle_fn fn, void *arg)
 {
+	if (tag == 0 && multiple)
+		tag = w->next - 1; /* AMQP's way to say: all of them */
 	if (tag >= w->next || (!multiple && tag < w->base))
 		return; /* a tag we never used: a broken peer must not corrupt the window */
 	if (multiple) {

@@ -27,7 +27,8 @@ bool relmq__window_full(const relmq__window *w);
 uint64_t relmq__window_add(relmq__window *w, void *item);
 
 typedef void (*relmq__settle_fn)(void *arg, void *item, bool ack);
-/** A confirm came. Calls `fn` in tag order; a tag that is not outstanding is ignored. */
+/** A confirm came. Calls `fn` in tag order; a tag that is not outstanding is ignored; tag 0
+ *  with `multiple` is all that are. */
 void relmq__window_settle(
     relmq__window *w, uint64_t tag, bool multiple, bool ack, relmq__settle_fn fn, void *arg);
 /** Oldest outstanding item at or after `*tag` (start with 0), or NULL; moves `*tag` behind it. */

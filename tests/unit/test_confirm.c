@@ -94,13 +94,27 @@ Test(window, multiple_nack_refuses_all_up_to_its_tag)
 		cr_expect_eq(seen.nacked[i], 1);
 }
 
+Test(window, tag_zero_with_multiple_is_all)
+{
+	settle(0, true, true); /* of none */
+	add(4);
+	settle(0, false, true);
+	cr_assert_eq(seen.count, 0);
+	settle(2, false, false);
+	settle(0, true, true);
+	cr_assert(w.count == 0 && seen.count == 4);
+	cr_assert(seen.acked[0] == 1 && seen.nacked[1] == 1 && seen.acked[3] == 1);
+	add(2);
+	settle(0, true, false);
+	cr_assert(w.count == 0 && seen.nacked[4] == 1 && seen.nacked[5] == 1);
+}
+
 Test(window, a_tag_that_is_not_outstanding_is_ignored)
 {
 	add(3);
 	settle(4, false, true);
 	settle(4, true, true);
 	settle(0, false, true);
-	settle(0, true, true);
 	settle(UINT64_MAX, true, true);
 	cr_expect_eq(seen.count, 0);
 	cr_expect_eq(w.count, 3);
