@@ -183,8 +183,33 @@ static relmq_code on_method(relmq__dispatcher *d, const amqp_frame_t *f, relmq_e
 	}
 }
 
+/* What is said of another channel's messages must not be taken as said of ours. And a message
+ * comes in one piece: behind a return that was broken off, the ack of what it returned would
+ * pass for a confirm. Only the channel may close at any time. */
+static relmq_code check_place(const relmq__dispatcher *d, const amqp_frame_t *f, relmq_error *err)
+{
+	enum { CONNECTION_CLASS = 10 };
+	bool method = f->frame_type == AMQP_FRAME_METHOD;
+	bool of_connection = f->frame_type == AMQP_FRAME_HEARTBEAT ||
+	    (method && f->payload.method.id >> 16 == CONNECTION_CLASS);
+	if (f->channel != (of_connection ? 0 : RELMQ__CHANNEL))
+		return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY,
+		    "rabbitmq %s:%lld sent a frame on channel %u where it has no place",
+		    d->conn->settings->host, (long long) d->conn->settings->port,
+		    (unsigned) f->channel);
+	if (d->pending != 0 && method && !of_connection &&
+	    f->payload.method.id != AMQP_CHANNEL_CLOSE_METHOD)
+		return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY,
+		    "rabbitmq %s:%lld broke off a message", d->conn->settings->host,
+		    (long long) d->conn->settings->port);
+	return RELMQ_OK;
+}
+
 static relmq_code on_frame(relmq__dispatcher *d, const amqp_frame_t *f, relmq_error *err)
 {
+	relmq_code code = check_place(d, f, err);
+	if (code != RELMQ_OK)
+		return code;
 	switch (f->frame_type) {
 	case AMQP_FRAME_METHOD:
 		return on_method(d, f, err);
