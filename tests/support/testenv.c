@@ -103,14 +103,17 @@ void env_close(env *e)
 void env_config(env *e, const char *sections, ...)
 {
 	va_list args;
+	const relmq__rabbitmq_settings *r = &e->settings.rabbitmq;
 	FILE *f = fopen(e->config, "w");
 	cr_assert_not_null(f);
 	(void) fprintf(f,
 	    "{\"mysql\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\",\"database\":\"%s\"},"
-	    "\"rabbitmq\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\",\"frame_max\":%lld}",
+	    "\"rabbitmq\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\",\"frame_max\":%lld,"
+	    "\"connect_timeout\":\"%lldms\",\"send_timeout\":\"%lldms\",\"heartbeat\":\"%lldms\"}",
 	    e->settings.mysql.host, (long long) e->settings.mysql.port, e->settings.mysql.user,
-	    e->name, e->settings.rabbitmq.host, (long long) e->settings.rabbitmq.port,
-	    e->settings.rabbitmq.user, (long long) e->settings.rabbitmq.frame_max);
+	    e->name, r->host, (long long) r->port, r->user, (long long) r->frame_max,
+	    (long long) r->connect_timeout_ms, (long long) r->send_timeout_ms,
+	    (long long) r->heartbeat_ms);
 	if (sections[0] != '\0') {
 		(void) fputc(',', f);
 		va_start(args, sections);
@@ -119,7 +122,7 @@ void env_config(env *e, const char *sections, ...)
 	}
 	(void) fputs("}\n", f);
 	cr_assert_eq(fclose(f), 0);
-	(void) setenv("RELMQ_RABBITMQ_PASSWORD", e->settings.rabbitmq.password, 1);
+	(void) setenv("RELMQ_RABBITMQ_PASSWORD", r->password, 1);
 }
 
 /* --- database ------------------------------------------------------------------------- */

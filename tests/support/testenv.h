@@ -32,7 +32,8 @@ typedef struct env {
 void env_open(env *e);
 void env_close(env *e);
 
-/** Write the configuration file; `sections` is JSON text that follows mysql and rabbitmq,
+/** Write the configuration file. Host, port, user, frame_max and time-outs of the servers are
+ *  those of `settings`, which a test may change before; `sections` is JSON text that follows mysql and rabbitmq,
  *  e.g. "\"publisher\":{\"lease\":\"2s\"}". printf-like. */
 void env_config(env *e, const char *sections, ...) __attribute__((format(printf, 2, 3)));
 
