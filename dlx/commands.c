@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/utf8.h"
+#include "base/cell.h"
 #include "dlx/ladder.h"
 #include "dlx/parking.h"
 #include "dlx/replay.h"
@@ -62,35 +62,9 @@ static int prepare(const relmq__settings *s, request *r, int argc, char **argv, 
 	return status == RELMQ__EXIT_OK ? check_queues(s, r) : status;
 }
 
-/* Cut to `width` characters, control characters as '.', what is no UTF-8 as '?'. */
 static void print_cell(const char *text, int width)
 {
-	size_t len = strlen(text);
-	int used = 0;
-	for (size_t i = 0; i < len && used < width; used++) {
-		size_t n = relmq__utf8_width(text + i, len - i);
-		if (!relmq__utf8_plain(text + i, n))
-			(void) putchar(n == 0 ? '?' : '.');
-		else
-			(void) fwrite(text + i, 1, n, stdout);
-		i += n != 0 ? n : 1;
-	}
-	for (; used < width; used++)
-		(void) putchar(' ');
-}
-
-static void age_text(int64_t s, char *out, size_t size)
-{
-	if (s < 0)
-		(void) snprintf(out, size, "?");
-	else if (s < 120)
-		(void) snprintf(out, size, "%llds", (long long) s);
-	else if (s < 7200)
-		(void) snprintf(out, size, "%lldm", (long long) (s / 60));
-	else if (s < 172800)
-		(void) snprintf(out, size, "%lldh", (long long) (s / 3600));
-	else
-		(void) snprintf(out, size, "%lldd", (long long) (s / 86400));
+	relmq__cell_print(stdout, text, strlen(text), width);
 }
 
 static int finish_output(void)
@@ -144,8 +118,8 @@ static void print_heading(void)
 
 static void print_row(const relmq__parked *m)
 {
-	char age[24];
-	age_text(m->age_s, age, sizeof(age));
+	char age[RELMQ__AGE_SIZE];
+	relmq__age_text(m->age_s, age);
 	print_cell(m->id, ID_WIDTH);
 	(void) printf("  ");
 	print_cell(m->key, 16);
@@ -220,37 +194,18 @@ static void print_text(const char *name, const char *text)
 	(void) printf("\n");
 }
 
-static bool is_text(amqp_bytes_t body)
-{
-	const char *text = body.bytes;
-	for (size_t i = 0; i < body.len;) {
-		size_t n = relmq__utf8_width(text + i, body.len - i);
-		if (!relmq__utf8_plain(text + i, n) && text[i] != '\n' && text[i] != '\t')
-			return false;
-		i += n;
-	}
-	return true;
-}
-
 static void print_body(amqp_bytes_t body)
 {
-	const unsigned char *p = body.bytes;
-	bool printable = is_text(body);
-	(void) printf("body         %zu bytes%s\n", body.len, printable ? "" : ", in hex");
-	for (size_t i = 0; i < body.len; i++) {
-		if (printable)
-			(void) putchar(p[i]);
-		else
-			(void) printf("%02x%s", p[i], i % 32 == 31 ? "\n" : "");
-	}
-	(void) printf("\n");
+	bool text = relmq__cell_is_text(body.bytes, body.len);
+	(void) printf("body         %zu bytes%s\n", body.len, text ? "" : ", in hex");
+	relmq__cell_print_body(stdout, body.bytes, body.len);
 }
 
 static bool show_one(void *arg, const relmq__msg *msg, const char *queue)
 {
 	search *want = arg;
 	relmq__parked m;
-	char age[24];
+	char age[RELMQ__AGE_SIZE];
 	relmq__buf headers = { 0 };
 	relmq__parked_read(msg, queue, &m);
 	if (strcmp(m.id, want->id) != 0)
@@ -260,7 +215,7 @@ static bool show_one(void *arg, const relmq__msg *msg, const char *queue)
 	print_text("key", m.key);
 	print_text("type", m.type);
 	print_text("queue", m.queue);
-	age_text(m.age_s, age, sizeof(age));
+	relmq__age_text(m.age_s, age);
 	(void) printf("%-13s%lld\n", "attempts", (long long) m.attempts);
 	print_text("age", age);
 	print_text("reason", m.reason);
