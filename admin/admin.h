@@ -13,4 +13,9 @@ int relmq__admin_migrate(const relmq__settings *s, int argc, char **argv);
  *  `--max-age 60s`: exit status 1 when a row has been ready for longer. */
 int relmq__admin_status(const relmq__settings *s, int argc, char **argv);
 
+/** `outbox list|show|retry|skip`: rows of the outbox, for a person. Safe beside relays at work:
+ *  every change is one statement that names the state which it leaves. Exit status 1: something
+ *  was not done. */
+int relmq__admin_outbox(const relmq__settings *s, int argc, char **argv);
+
 #endif

@@ -5,16 +5,14 @@
 #include <string.h>
 
 #include "admin/admin.h"
+#include "admin/outbox.h"
 #include "base/duration.h"
 #include "base/program.h"
 #include "db/migrate.h"
 #include "publisher/backlog.h"
 
-enum { LOCK_WAIT_S = 5, OUTBOX_STATES = 5, INBOX_STATES = 2 };
+enum { LOCK_WAIT_S = 5, OUTBOX_STATES = RELMQ__OUTBOX_STATES, INBOX_STATES = 2 };
 
-static const char *const outbox_names[OUTBOX_STATES] = { /* by the number in `status` */
-	"pending", "sent", "failed", "abandoned", "scheduled"
-};
 static const char *const inbox_names[INBOX_STATES] = { "done", "processing" }; /* from 1 */
 
 typedef struct options {
@@ -96,7 +94,7 @@ static void print_text(const report *r)
 {
 	(void) printf("outbox\n");
 	for (int i = 0; i < OUTBOX_STATES; i++)
-		line(outbox_names[i], r->outbox[i]);
+		line(relmq__outbox_states[i], r->outbox[i]);
 	line("keys held by failed rows", r->held_keys);
 	if (r->oldest_us >= 0)
 		(void) printf(
@@ -137,7 +135,7 @@ static bool print_json(const report *r)
 {
 	relmq__buf b = { 0 };
 	relmq__buf_adds(&b, "{\"outbox\":");
-	add_counts(&b, outbox_names, r->outbox, OUTBOX_STATES);
+	add_counts(&b, relmq__outbox_states, r->outbox, OUTBOX_STATES);
 	relmq__buf_addf(
 	    &b, ",\"held_keys\":%lld,\"oldest_ready_age_s\":", (long long) r->held_keys);
 	if (r->oldest_us >= 0) /* digits alone: a locale may have another decimal point */
