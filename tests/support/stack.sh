@@ -4,13 +4,14 @@
 #
 # The one place that starts and stops servers, for tests, the demo, the
 # benchmarks and ./dev up. Everything a stack owns lies below one directory;
-# it listens on 127.0.0.1 only; the system's own services are never touched.
+# it listens on loopback only (127.0.0.1, and ::1 where there is one); the system's own services are never touched.
 # It knows nothing about relmq's tables and queues: they are made by who uses it.
 #
 # DIR/env        what a program needs to connect (KEY=VALUE, mode 0600)
 # DIR/log/       mysqld.log, broker.log and what the servers print at start
 # DIR/run/       pid files, the admin client's option file, the lock
 # DIR/mysql/     data of mariadbd or mysqld
+# DIR/tls/       certificates, see stack/tls.sh
 # DIR/broker/    data, configuration and Erlang cookie of the RabbitMQ node
 # DIR/root       the chroot the servers live in, if any (see RELMQ_STACK_ROOT)
 
@@ -55,6 +56,8 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/stack/place.sh"
 # shellcheck source=stack/process.sh
 . "$here/stack/process.sh"
+# shellcheck source=stack/tls.sh
+. "$here/stack/tls.sh"
 # shellcheck source=stack/database.sh
 . "$here/stack/database.sh"
 # shellcheck source=stack/broker.sh
@@ -73,6 +76,7 @@ cmd_up() {
 	find_programs_of_stack
 	[[ -f $dir/env ]] || create
 	load
+	make_certificates
 
 	if recover_pid mysqld && db_answers; then need_db=; fi
 	if recover_pid broker && recover_pid epmd && broker_answers; then need_broker=; fi
@@ -85,7 +89,8 @@ cmd_up() {
 		if [[ -n $need_broker ]]; then
 			destroy broker
 			destroy epmd
-			if ((try > 1)) || listening "$RELMQ_AMQP_PORT" || listening "$RELMQ_MGMT_PORT" ||
+			if ((try > 1)) || listening "$RELMQ_AMQP_PORT" || listening "$RELMQ_AMQP_TLS_PORT" ||
+				listening "$RELMQ_MGMT_PORT" ||
 				listening "$RELMQ_DIST_PORT" || listening "$RELMQ_EPMD_PORT"; then
 				pick_broker_ports
 			fi

@@ -6,6 +6,8 @@ pick_broker_ports() {
 	free_port
 	RELMQ_AMQP_PORT=$free
 	free_port
+	RELMQ_AMQP_TLS_PORT=$free
+	free_port
 	RELMQ_MGMT_PORT=$free
 	free_port
 	RELMQ_DIST_PORT=$free
@@ -41,7 +43,19 @@ write_broker_files() {
 		log.file = broker.log
 		log.file.level = info
 		log.console = false
+		listeners.ssl.1 = 127.0.0.1:$RELMQ_AMQP_TLS_PORT
+		ssl_options.cacertfile = $dir/tls/ca.pem
+		ssl_options.certfile = $dir/tls/server.pem
+		ssl_options.keyfile = $dir/tls/server.key
+		ssl_options.verify = verify_peer
+		ssl_options.fail_if_no_peer_cert = false
 	CONF
+	if has_ipv6; then
+		cat >>"$broker/rabbitmq.conf" <<-CONF
+			listeners.tcp.2 = ::1:$RELMQ_AMQP_PORT
+			listeners.ssl.2 = ::1:$RELMQ_AMQP_TLS_PORT
+		CONF
+	fi
 }
 
 # What the node and its command line tools must agree on.

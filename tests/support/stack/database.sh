@@ -18,13 +18,16 @@ write_db_files() {
 		tmpdir = $dir/mysql/tmp
 		socket = $RELMQ_MYSQL_SOCKET
 		port = $RELMQ_MYSQL_PORT
-		bind-address = 127.0.0.1
+		bind-address = 127.0.0.1$(has_ipv6 && printf ',::1')
 		skip-name-resolve
 		loose-mysqlx = 0
 		loose-secure-file-priv = $dir/mysql/tmp
 		log-error = $log/mysqld.log
 		innodb-buffer-pool-size = 256M
 		max-connections = 200
+		ssl-ca = $dir/tls/ca.pem
+		ssl-cert = $dir/tls/server.pem
+		ssl-key = $dir/tls/server.key
 	CNF
 	if ((EUID == 0)); then
 		echo "user = root" >>"$run/my.cnf"
@@ -42,6 +45,8 @@ write_db_files() {
 		GRANT ALL PRIVILEGES ON *.* TO 'relmq_admin'@'%' WITH GRANT OPTION;
 		CREATE USER IF NOT EXISTS 'relmq'@'%' IDENTIFIED BY '$RELMQ_MYSQL_PASSWORD';
 		GRANT ALL PRIVILEGES ON \`relmq%\`.* TO 'relmq'@'%';
+		CREATE USER IF NOT EXISTS 'relmq_tls'@'%' IDENTIFIED BY '$RELMQ_MYSQL_PASSWORD' REQUIRE SSL;
+		GRANT ALL PRIVILEGES ON \`relmq%\`.* TO 'relmq_tls'@'%';
 		CREATE DATABASE IF NOT EXISTS relmq CHARACTER SET utf8mb4;
 		DROP USER IF EXISTS ''@'localhost';
 	SQL

@@ -31,6 +31,11 @@ load() {
 	if [[ -s $dir/root ]]; then
 		root=$(<"$dir/root")
 	fi
+	# A stack that was made before there was TLS.
+	if [[ -z ${RELMQ_AMQP_TLS_PORT:-} ]]; then
+		free_port
+		RELMQ_AMQP_TLS_PORT=$free
+	fi
 }
 
 # One stack.sh at a time per stack: two `up`, or a test's kill and another's start.
@@ -82,6 +87,8 @@ find_programs() {
 	fi
 }
 
+has_ipv6() { grep -qs '^0\{31\}1 ' /proc/net/if_inet6; }
+
 listening() { # PORT
 	(exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
@@ -124,6 +131,9 @@ write_env() {
 		RELMQ_AMQP_USER=relmq
 		RELMQ_AMQP_PASSWORD=$RELMQ_AMQP_PASSWORD
 		RELMQ_AMQP_VHOST=/
+		RELMQ_AMQP_TLS_PORT=$RELMQ_AMQP_TLS_PORT
+		RELMQ_MYSQL_TLS_USER=relmq_tls
+		RELMQ_TLS_DIR=$dir/tls
 		RELMQ_MGMT_PORT=$RELMQ_MGMT_PORT
 		RELMQ_NODENAME=$RELMQ_NODENAME
 		RELMQ_DIST_PORT=$RELMQ_DIST_PORT
