@@ -15,7 +15,7 @@ int relmq__admin_migrate(const relmq__settings *s, int argc, char **argv)
 	int to = 0;
 	if (argc > 0)
 		return relmq__program_misuse("migrate takes no operand: %s", argv[0]);
-	relmq_code code = relmq__db_open(&db, &s->mysql, LOCK_WAIT_S, &err);
+	relmq_code code = relmq__db_open_any(&db, &s->mysql, LOCK_WAIT_S, true, &err);
 	if (code == RELMQ_OK)
 		code = relmq__migrate(&db, &from, &to, &err);
 	relmq__db_close(&db);

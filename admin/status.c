@@ -195,7 +195,7 @@ int relmq__admin_status(const relmq__settings *s, int argc, char **argv)
 	int status = parse(&o, argc, argv);
 	if (status != RELMQ__EXIT_OK)
 		return status;
-	relmq_code code = relmq__db_open(&db, &s->mysql, LOCK_WAIT_S, &err);
+	relmq_code code = relmq__db_open_any(&db, &s->mysql, LOCK_WAIT_S, false, &err);
 	if (code == RELMQ_OK)
 		code = read_report(&db, &r, &err);
 	if (code != RELMQ_OK)

@@ -46,8 +46,7 @@ static void broke(intake *in, int code, const char *what, const char *text)
 		return;
 	in->is_broken = true;
 	(void) relmq__fail_from(&in->broken, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, code,
-	    "rabbitmq %s:%lld %s: %d %s", in->conn.settings->host,
-	    (long long) in->conn.settings->port, what, code, text);
+	    "rabbitmq %.80s %s: %d %s", in->conn.hosts.text, what, code, text);
 }
 
 static void on_channel_closed(void *arg, int code, amqp_bytes_t text)
@@ -215,9 +214,8 @@ static void open_if_due(intake *in)
 	in->opened_ms = relmq__now_ms();
 	if (in->outage.down)
 		return; /* to be connected proves nothing: see proven() */
-	LOG_INFO("intake", "consuming %zu queue(s) on rabbitmq %s:%lld, prefetch %zu",
-	    in->engine->queue_count, in->conn.settings->host, (long long) in->conn.settings->port,
-	    in->engine->prefetch);
+	LOG_INFO("intake", "consuming %zu queue(s) on rabbitmq %s, prefetch %zu",
+	    in->engine->queue_count, in->conn.hosts.text, in->engine->prefetch);
 }
 
 /* --- acks ------------------------------------------------------------------------------------ */
@@ -342,6 +340,7 @@ relmq_code relmq__intake_run(relmq__engine *e, relmq_error *err)
 	in.engine = e;
 	in.conn.settings = &e->settings->rabbitmq;
 	in.outage = (relmq__outage) RELMQ__OUTAGE_INIT("intake", "rabbitmq");
+	in.outage.where = in.conn.hosts.text;
 	relmq__dispatcher_init(&in.dispatcher, &in.conn, &intake_events, &in);
 	if (!relmq__acks_init(&in.acks, e->prefetch, e->queue_count))
 		return relmq__fail_nomem(err);

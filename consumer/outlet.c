@@ -195,6 +195,7 @@ static bool init(outlet *o, relmq__engine *e)
 	memset(o, 0, sizeof(*o));
 	o->engine = e;
 	o->broker = (relmq__outage) RELMQ__OUTAGE_INIT("outlet", "rabbitmq");
+	o->broker.where = o->sender.conn.hosts.text;
 	o->refusals = (relmq__outage) RELMQ__OUTAGE_INIT("outlet", "the ladder");
 	o->room = e->room;
 	o->waiting = calloc(o->room, sizeof(relmq_delivery *));

@@ -229,6 +229,7 @@ static bool init(worker *w, relmq__worker *self)
 	w->self = self;
 	w->outage = (relmq__outage) RELMQ__OUTAGE_INIT("worker", "the database");
 	w->trouble = (relmq__outage) RELMQ__OUTAGE_INIT("worker", "work on messages");
+	w->outage.where = w->trouble.where = w->db.hosts.text;
 	w->unit.db = &w->db;
 	w->unit.batch_time_ms = s->batch_time_ms;
 	w->unit.draining = &w->engine->draining;

@@ -84,7 +84,7 @@ static int run_declare(const relmq__settings *s, int argc, char **argv)
 	int status = prepare(s, &r, argc, argv, false);
 	if (status != RELMQ__EXIT_OK)
 		return status;
-	relmq_code code = relmq__conn_open(&conn, &s->rabbitmq, "relmq-dlx declare", &err);
+	relmq_code code = relmq__conn_open_any(&conn, &s->rabbitmq, "relmq-dlx declare", &err);
 	for (size_t i = 0; i < s->dlx.queue_count && code == RELMQ_OK; i++)
 		if (queue_wanted(&r, &s->dlx.queues[i]))
 			code = relmq__ladder_compare(&conn, &s->dlx.queues[i], &err);

@@ -17,7 +17,7 @@ relmq_code relmq__parking_open(relmq__parking *p, const relmq__rabbitmq_settings
 	memset(p, 0, sizeof(*p));
 	relmq__ladder_parked_name(p->queue, work_queue);
 	relmq__dispatcher_init(&p->dispatcher, &p->conn, &no_events, p);
-	relmq_code code = relmq__conn_open(&p->conn, settings, "relmq-dlx", err);
+	relmq_code code = relmq__conn_open_any(&p->conn, settings, "relmq-dlx", err);
 	if (code == RELMQ_OK)
 		code = relmq__queue_inspect(&p->conn, p->queue, &info, err);
 	if (code != RELMQ_OK) {

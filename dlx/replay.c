@@ -85,6 +85,16 @@ static relmq_code replay_all(replay *r, relmq__parking *p, const char *queue, bo
 	}
 }
 
+/* Each broker of the list once, as parking does. */
+static relmq_code open_sender(
+    relmq__sender *s, const relmq__rabbitmq_settings *settings, relmq_error *err)
+{
+	relmq_code code = relmq__sender_open(s, settings, "relmq-dlx replay", err);
+	for (size_t left = settings->host_count; code != RELMQ_OK && left > 1; left--)
+		code = relmq__sender_open(s, settings, "relmq-dlx replay", err);
+	return code;
+}
+
 relmq_code relmq__replay(const relmq__rabbitmq_settings *settings, const char *work_queue,
     bool dry_run, relmq__replay_filter wanted, void *arg, relmq__replay_counts *counts,
     relmq_error *err)
@@ -102,7 +112,7 @@ relmq_code relmq__replay(const relmq__rabbitmq_settings *settings, const char *w
 		return relmq__fail_nomem(err);
 	relmq_code code = relmq__parking_open(&parking, settings, work_queue, err);
 	if (code == RELMQ_OK && !dry_run)
-		code = relmq__sender_open(&r.sender, settings, "relmq-dlx replay", err);
+		code = open_sender(&r.sender, settings, err);
 	if (code == RELMQ_OK)
 		code = replay_all(&r, &parking, work_queue, dry_run, wanted, arg, counts, err);
 	relmq__parking_close(&parking);

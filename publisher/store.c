@@ -312,8 +312,8 @@ static relmq_code open_session(store *s, relmq_error *err)
 		return code;
 	/* An outage is over when the work is done again, not when somebody listens. */
 	if (!s->outage.down)
-		LOG_INFO("store", "connected to database %s on %s:%lld", s->mysql.database,
-		    s->mysql.host, (long long) s->mysql.port);
+		LOG_INFO(
+		    "store", "connected to database %s on %s", s->mysql.database, s->db.hosts.text);
 	s->relay->lease.next_tick_ms = 0;
 	return RELMQ_OK;
 }
@@ -385,6 +385,7 @@ static bool init(store *s, relmq__relay *r)
 	s->mysql.read_timeout_ms = earlier(s->mysql.read_timeout_ms, bound);
 	s->mysql.write_timeout_ms = earlier(s->mysql.write_timeout_ms, bound);
 	s->outage = (relmq__outage) RELMQ__OUTAGE_INIT("store", "the database");
+	s->outage.where = s->db.hosts.text;
 	s->room = (size_t) s->settings->window * RELMQ__READ_AHEAD;
 	s->pause_ms = POLL_MIN_MS;
 	s->confirmed.rows = calloc(s->room, sizeof(relmq__row *));

@@ -110,8 +110,7 @@ static void connect_if_due(wire *w)
 	w->confirmed = false;
 	if (!w->barren) {
 		relmq__outage_over(&w->outage);
-		LOG_INFO("wire", "connected to rabbitmq %s:%lld", w->relay->settings->rabbitmq.host,
-		    (long long) w->relay->settings->rabbitmq.port);
+		LOG_INFO("wire", "connected to rabbitmq %s", w->sender.conn.hosts.text);
 	}
 	atomic_store(&w->relay->wire_up, true);
 	relmq__queue_wake(w->relay->to_store);
@@ -210,6 +209,7 @@ static bool init(wire *w, relmq__relay *r)
 	w->relay = r;
 	w->rate.per_s = p->rate_limit;
 	w->outage = (relmq__outage) RELMQ__OUTAGE_INIT("wire", "rabbitmq");
+	w->outage.where = w->sender.conn.hosts.text;
 	w->sender.max_count = (size_t) p->window;
 	w->sender.max_bytes = (size_t) p->window_bytes;
 	w->sender.max_body = (size_t) p->max_message_bytes;

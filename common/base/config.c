@@ -269,19 +269,37 @@ static relmq_code refuse_unknown(reader *r, const relmq__config_key *table, json
 	return RELMQ_OK;
 }
 
+/* Two keys that say the same thing cannot both be obeyed. */
+static relmq_code refuse_both(reader *r, const relmq__config_key *k)
+{
+	int section = (int) (strlen(r->path) - strlen(k->key));
+	return relmq__config_refuse(r->err, r->file,
+	    "%s: cannot stand together with %.*s%s; give one of the two", r->path, section, r->path,
+	    k->instead);
+}
+
+/* `value` NULL: the object does not have it. */
+static relmq_code read_member(
+    reader *r, const relmq__config_key *k, json_t *object, json_t *value, void *at)
+{
+	if (value == NULL && (k->flags & RELMQ__CONFIG_REQUIRED) == 0)
+		return read_fallback(r, k, at);
+	if (value == NULL)
+		return object != NULL ? refuse_missing(r, k) : RELMQ_OK;
+	bool empty = json_is_string(value) && json_string_length(value) == 0;
+	if (k->instead != NULL && !empty &&
+	    json_array_size(json_object_get(object, k->instead)) > 0)
+		return refuse_both(r, k);
+	return read_value(r, k, value, at);
+}
+
 /* `object` NULL: all defaults, and what is required stays zero. */
 static relmq_code read_object(reader *r, const relmq__config_key *table, json_t *object, char *base)
 {
 	relmq_code rc = refuse_unknown(r, table, object);
 	for (const relmq__config_key *k = table; rc == RELMQ_OK && k->key != NULL; k++) {
 		size_t len = enter(r, k->key);
-		json_t *value = json_object_get(object, k->key);
-		if (value != NULL)
-			rc = read_value(r, k, value, base + k->offset);
-		else if ((k->flags & RELMQ__CONFIG_REQUIRED) == 0)
-			rc = read_fallback(r, k, base + k->offset);
-		else if (object != NULL)
-			rc = refuse_missing(r, k);
+		rc = read_member(r, k, object, json_object_get(object, k->key), base + k->offset);
 		leave(r, len);
 	}
 	return rc;

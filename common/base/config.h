@@ -43,6 +43,8 @@ typedef struct relmq__config_key {
 	const struct relmq__config_key *sub; /* OBJECT: table. LIST: the row of one item */
 	size_t size;                         /* LIST: sizeof one item                    */
 	unsigned flags;
+	const char
+	    *instead; /* a list of the same table: when it has items this key must not be there */
 	const char *help; /* one line */
 } relmq__config_key;
 

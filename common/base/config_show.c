@@ -1,4 +1,5 @@
 /* base/config_show.c - a table's values as JSON, and its keys as a reference. See config.h. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,12 +58,27 @@ static void show_list(const relmq__config_key *k, const char *base, unsigned dep
 	relmq__buf_adds(out, "]");
 }
 
+/* What another key stands in for is not in force, and the reader would refuse both. */
+static bool is_replaced(
+    const relmq__config_key *table, const relmq__config_key *k, const char *base)
+{
+	const relmq__config_key *other = table;
+	while (k->instead != NULL && strcmp(other->key, k->instead) != 0)
+		other++;
+	return k->instead != NULL &&
+	    *(const size_t *) (const void *) (base + other->count_offset) > 0;
+}
+
 static void show_object(
     const relmq__config_key *table, const char *base, unsigned depth, relmq__buf *out)
 {
+	const char *separator = "";
 	relmq__buf_adds(out, "{");
 	for (const relmq__config_key *k = table; k->key != NULL; k++) {
-		relmq__buf_adds(out, k == table ? "" : ",");
+		if (is_replaced(table, k, base))
+			continue;
+		relmq__buf_adds(out, separator);
+		separator = ",";
 		show_line(depth + 1, out);
 		show_text(k->key, out);
 		relmq__buf_adds(out, ": ");

@@ -1,17 +1,24 @@
 /* base/outage.c - see outage.h. */
 #include "base/outage.h"
 
+#include <string.h>
+
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 
+/* What was said of one server is news again of another. */
 static bool is_news(relmq__outage *o, int native)
 {
+	uint64_t reason = (uint64_t) (unsigned) native;
+	if (o->where != NULL)
+		reason ^= relmq__hash(o->where, strlen(o->where)) << 32;
 	for (unsigned i = 0; i < o->told_count; i++)
-		if (o->told[i] == native)
+		if (o->told[i] == reason)
 			return false;
 	if (o->told_count == RELMQ__OUTAGE_REASONS)
 		return false;
-	o->told[o->told_count++] = native;
+	o->told[o->told_count++] = reason;
 	return true;
 }
 

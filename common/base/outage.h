@@ -17,14 +17,15 @@ typedef struct relmq__outage {
 	const char *what;    /* "database", "rabbitmq" */
 	relmq__backoff backoff;
 	bool down;
-	int told[RELMQ__OUTAGE_REASONS]; /* native numbers */
+	uint64_t told[RELMQ__OUTAGE_REASONS]; /* native number and server, hashed */
 	unsigned told_count;
 	int64_t since_ms, retry_at_ms;
+	const char *where; /* which server the next failure is of; NULL: there is but one */
 } relmq__outage;
 
-#define RELMQ__OUTAGE_INIT(subject, what)                              \
-	{                                                              \
-		subject, what, { 100, 5000, 0 }, false, { 0 }, 0, 0, 0 \
+#define RELMQ__OUTAGE_INIT(subject, what)                                    \
+	{                                                                    \
+		subject, what, { 100, 5000, 0 }, false, { 0 }, 0, 0, 0, NULL \
 	}
 
 /** A try failed: log if this is news (first, or a new reason), set when to try again. */

@@ -7,15 +7,30 @@
 #include "base/buf.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/hosts.h"
 #include "base/settings_keys.h"
+#include "base/tls.h"
 
 enum { PASSWORD_FILE_MAX = 4096 };
 static const char no_file[] = "configuration"; /* in place of a file's name */
 
+int64_t relmq__settings_amqp_port(bool tls)
+{
+	return tls ? 5671 : 5672;
+}
+
+static void fill_port(relmq__rabbitmq_settings *r)
+{
+	if (r->port == 0)
+		r->port = relmq__settings_amqp_port(r->tls.enabled);
+}
+
 relmq_code relmq__settings_default(relmq__settings *s, relmq_error *err)
 {
 	memset(s, 0, sizeof(*s));
-	return relmq__config_default(relmq__settings_keys, s, err);
+	relmq_code rc = relmq__config_default(relmq__settings_keys, s, err);
+	fill_port(&s->rabbitmq);
+	return rc;
 }
 
 void relmq__settings_free(relmq__settings *s)
@@ -86,6 +101,61 @@ static relmq_code read_secrets(relmq__settings *s, const char *config, relmq_err
 	if (rc == RELMQ_OK)
 		rc = read_secret(&s->rabbitmq.password, s->rabbitmq.password_file,
 		    "RELMQ_RABBITMQ_PASSWORD", config, "rabbitmq.password_file", err);
+	return rc;
+}
+
+/* --- servers ------------------------------------------------------------------------ */
+
+static relmq_code check_hosts(
+    char *const *hosts, size_t count, const char *section, const char *file, relmq_error *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		char name[RELMQ__HOST_SIZE];
+		int64_t port = 0;
+		const char *wrong = relmq__host_parse(hosts[i], name, &port);
+		if (wrong != NULL)
+			return relmq__config_refuse(
+			    err, file, "%s.hosts[%zu]: \"%.60s\" %s", section, i, hosts[i], wrong);
+	}
+	return RELMQ_OK;
+}
+
+static relmq_code check_host(
+    const char *host, int64_t port, const char *section, const char *file, relmq_error *err)
+{
+	const char *wrong = relmq__host_alone(host, port);
+	if (wrong == NULL)
+		return RELMQ_OK;
+	return relmq__config_refuse(err, file, "%s.host: \"%.60s\" %s", section, host, wrong);
+}
+
+static relmq_code check_tls(
+    const relmq__tls_settings *t, const char *section, const char *file, relmq_error *err)
+{
+	char why[RELMQ__TLS_TEXT_SIZE];
+	if (relmq__tls_check(t, why))
+		return RELMQ_OK;
+	return relmq__config_refuse(err, file, "%s.tls.%s", section, why);
+}
+
+static relmq_code check_servers(const relmq__settings *s, const char *file, relmq_error *err)
+{
+	const relmq__mysql_settings *m = &s->mysql;
+	const relmq__rabbitmq_settings *r = &s->rabbitmq;
+	relmq_code rc = check_host(m->host, m->port, "mysql", file, err);
+	if (rc == RELMQ_OK)
+		rc = check_host(r->host, r->port, "rabbitmq", file, err);
+	if (rc == RELMQ_OK)
+		rc = check_hosts(m->hosts, m->host_count, "mysql", file, err);
+	if (rc == RELMQ_OK)
+		rc = check_hosts(r->hosts, r->host_count, "rabbitmq", file, err);
+	if (rc == RELMQ_OK && m->tls.enabled && m->socket[0] != '\0')
+		rc = relmq__config_refuse(
+		    err, file, "mysql.tls: not over mysql.socket, which never leaves this machine");
+	if (rc == RELMQ_OK)
+		rc = check_tls(&m->tls, "mysql", file, err);
+	if (rc == RELMQ_OK)
+		rc = check_tls(&r->tls, "rabbitmq", file, err);
 	return rc;
 }
 
@@ -201,7 +271,10 @@ static relmq_code default_ladders(relmq__settings *s, relmq_error *err)
 
 static relmq_code complete(relmq__settings *s, const char *file, relmq_error *err)
 {
-	relmq_code rc = name_consumers(&s->consumer, err);
+	fill_port(&s->rabbitmq);
+	relmq_code rc = check_servers(s, file, err);
+	if (rc == RELMQ_OK)
+		rc = name_consumers(&s->consumer, err);
 	if (rc == RELMQ_OK)
 		rc = check_consumer(&s->consumer, file, err);
 	if (rc == RELMQ_OK)

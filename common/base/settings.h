@@ -15,23 +15,36 @@
 
 enum { RELMQ__SHARDS = 16 }; /* contract v1: shard = key_hash mod 16 */
 
+typedef struct relmq__tls_settings {
+	bool enabled;
+	bool verify;   /* chain and host name */
+	char *ca_file; /* "": the system's authorities */
+	char *cert_file, *key_file;
+} relmq__tls_settings;
+
 typedef struct relmq__mysql_settings {
 	char *host, *socket, *user, *database;
+	char **hosts; /* instead of host, in order of preference: see base/hosts.h */
+	size_t host_count;
 	char *password_file; /* or the environment: RELMQ_MYSQL_PASSWORD */
 	char *password;      /* read from one of the two; never printed  */
 	int64_t port;
 	int64_t connect_timeout_ms, read_timeout_ms, write_timeout_ms;
+	relmq__tls_settings tls;
 } relmq__mysql_settings;
 
 typedef struct relmq__rabbitmq_settings {
 	char *host, *vhost, *user;
-	char *password_file; /* or the environment: RELMQ_RABBITMQ_PASSWORD */
-	char *password;      /* read from one of the two; never printed     */
-	int64_t port;
-	int64_t connect_timeout_ms; /* TCP connect, and login                       */
+	char **hosts; /* instead of host: see base/hosts.h */
+	size_t host_count;
+	char *password_file;        /* or the environment: RELMQ_RABBITMQ_PASSWORD */
+	char *password;             /* read from one of the two; never printed     */
+	int64_t port;               /* never 0 after loading                        */
+	int64_t connect_timeout_ms; /* TCP connect and TLS handshake, and login     */
 	int64_t send_timeout_ms;    /* one call that makes no progress              */
 	int64_t heartbeat_ms;       /* whole seconds; a dead peer is noticed in two */
 	int64_t frame_max;
+	relmq__tls_settings tls;
 } relmq__rabbitmq_settings;
 
 typedef enum relmq__ordering { RELMQ__ORDER_KEY = 0, RELMQ__ORDER_NONE } relmq__ordering;
@@ -133,6 +146,9 @@ bool relmq__settings_show(const relmq__settings *s, FILE *out);
 bool relmq__settings_reference(FILE *out);
 /** Passwords are wiped. A zero struct is allowed. */
 void relmq__settings_free(relmq__settings *s);
+
+/** The port that goes without saying. */
+int64_t relmq__settings_amqp_port(bool tls);
 
 /** The entry of a work queue in `dlx.queues`, or NULL. */
 const relmq__dlx_queue *relmq__settings_dlx(const relmq__settings *s, const char *queue);

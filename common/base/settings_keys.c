@@ -26,12 +26,31 @@
 #define KIB    INT64_C(1024)
 #define MIB    (1024 * KIB)
 
+static const relmq__config_key host_item = { .type = RELMQ__CONFIG_STRING, .min = 1, .max = 263 };
+
+static const relmq__config_key tls_keys[] = {
+	{ "enabled", BOOL(tls_settings, enabled), .fallback = "false",
+	    .help = "TLS 1.2 or later, or no connection at all" },
+	{ "verify", BOOL(tls_settings, verify), .fallback = "true",
+	    .help = "Refuse a server whose certificate is not good for its host name" },
+	{ "ca_file", FILE_AT(tls_settings, ca_file), .fallback = "",
+	    .help = "Authorities that are trusted, PEM; empty: the system's" },
+	{ "cert_file", FILE_AT(tls_settings, cert_file), .fallback = "",
+	    .help = "Own certificate with its chain, PEM, if the server asks for one" },
+	{ "key_file", FILE_AT(tls_settings, key_file), .fallback = "",
+	    .help = "Its key, PEM, without passphrase" },
+	{ .key = NULL },
+};
+
 static const relmq__config_key mysql_keys[] = {
 	{ "host", TEXT(mysql_settings, host), .fallback = "127.0.0.1", .min = 1, .max = 255,
-	    .help = "Server: a name or an address, IPv6 without brackets" },
+	    .instead = "hosts", .help = "Server: a name or an address, IPv6 without brackets" },
 	{ "port", INT(mysql_settings, port), .fallback = "3306", .min = 1, .max = 65535,
-	    .help = "TCP port" },
-	{ "socket", TEXT(mysql_settings, socket), .fallback = "", .max = 107,
+	    .help = "TCP port, also of the hosts that name none" },
+	{ "hosts", LIST(mysql_settings, hosts, char **, host_count), .max = 32, .sub = &host_item,
+	    .help = "Instead of host: servers in order of preference, NAME, NAME:PORT or "
+	            "[IPV6]:PORT; one that is down or read-only is left for the next" },
+	{ "socket", TEXT(mysql_settings, socket), .fallback = "", .max = 107, .instead = "hosts",
 	    .help = "Unix socket, used instead of host and port unless empty" },
 	{ "user", TEXT(mysql_settings, user), .fallback = "relmq", .min = 1, .max = 255,
 	    .help = "Account" },
@@ -46,14 +65,20 @@ static const relmq__config_key mysql_keys[] = {
 	    .min = SECOND, .max = 60 * MINUTE, .help = "Longest wait for an answer" },
 	{ "write_timeout", DURATION(mysql_settings, write_timeout_ms), .fallback = "30s",
 	    .min = SECOND, .max = 60 * MINUTE, .help = "Longest wait to send a statement" },
+	{ "tls", SECTION(mysql_settings, tls, relmq__tls_settings), .sub = tls_keys },
 	{ .key = NULL },
 };
 
 static const relmq__config_key rabbitmq_keys[] = {
 	{ "host", TEXT(rabbitmq_settings, host), .fallback = "127.0.0.1", .min = 1, .max = 255,
-	    .help = "Broker: a name or an address, IPv6 without brackets" },
-	{ "port", INT(rabbitmq_settings, port), .fallback = "5672", .min = 1, .max = 65535,
-	    .help = "TCP port" },
+	    .instead = "hosts", .help = "Broker: a name or an address, IPv6 without brackets" },
+	{ "port", INT(rabbitmq_settings, port), .fallback = "0", .min = 0, .max = 65535,
+	    .help = "TCP port, also of the hosts that name none; 0: 5672, with TLS 5671" },
+	{ "hosts", LIST(rabbitmq_settings, hosts, char **, host_count), .max = 32,
+	    .sub = &host_item,
+	    .help =
+	        "Instead of host: brokers, NAME, NAME:PORT or [IPV6]:PORT; begins anywhere, and "
+	        "one that is lost is left for the next" },
 	{ "vhost", TEXT(rabbitmq_settings, vhost), .fallback = "/", .min = 1, .max = 255,
 	    .help = "Virtual host, as it is called: no percent-encoding here" },
 	{ "user", TEXT(rabbitmq_settings, user), .fallback = "relmq", .min = 1, .max = 255,
@@ -71,6 +96,7 @@ static const relmq__config_key rabbitmq_keys[] = {
 	    .help = "A dead broker is noticed within two of these" },
 	{ "frame_max", INT(rabbitmq_settings, frame_max), .fallback = "131072", .min = 8 * KIB,
 	    .max = MIB, .help = "Largest AMQP frame, bytes" },
+	{ "tls", SECTION(rabbitmq_settings, tls, relmq__tls_settings), .sub = tls_keys },
 	{ .key = NULL },
 };
 

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "base/tls.h"
 
 enum { PART_MAX = 255 };
 
@@ -15,7 +16,8 @@ typedef struct parts { /* NULL: not there */
 	const char *scheme;
 	const char *path_name; /* what the path is called here: vhost, database */
 	char *user, *password, *host, *path;
-	int64_t port; /* 0: not there */
+	char *ca_file, *cert_file, *key_file, *verify, *tls; /* of the query */
+	int64_t port;                                        /* 0: not there */
 	relmq_error *err;
 } parts;
 
@@ -27,6 +29,11 @@ static void free_parts(parts *p)
 	free(p->password);
 	free(p->host);
 	free(p->path);
+	free(p->ca_file);
+	free(p->cert_file);
+	free(p->key_file);
+	free(p->verify);
+	free(p->tls);
 }
 
 static relmq_code refuse(parts *p, const char *part, const char *why)
@@ -58,8 +65,11 @@ static bool is_plain(char c)
 	return (unsigned char) c > ' ' && c != 0x7f && strchr("/?#@[]%\"<>\\^`{|}", c) == NULL;
 }
 
-static relmq_code decode(parts *p, const char *part, const char *s, size_t n, char **out)
+/* `also`: one more character that has no meaning where this part stands. */
+static relmq_code decode_part(
+    parts *p, const char *part, const char *s, size_t n, char also, char **out)
 {
+	free(*out);
 	char *to = *out = calloc(1, n + 1);
 	if (to == NULL)
 		return relmq__fail_nomem(p->err);
@@ -71,7 +81,7 @@ static relmq_code decode(parts *p, const char *part, const char *s, size_t n, ch
 				    "% must be followed by two hex digits, not 00; "
 				    "write % itself as %25");
 			i += 2;
-		} else if (is_plain(s[i])) {
+		} else if (is_plain(s[i]) || s[i] == also) {
 			*to++ = s[i];
 		} else {
 			return refuse(p, part,
@@ -80,6 +90,11 @@ static relmq_code decode(parts *p, const char *part, const char *s, size_t n, ch
 		}
 	}
 	return strlen(*out) <= PART_MAX ? RELMQ_OK : refuse(p, part, "is longer than 255 bytes");
+}
+
+static relmq_code decode(parts *p, const char *part, const char *s, size_t n, char **out)
+{
+	return decode_part(p, part, s, n, '\0', out);
 }
 
 /* --- the parts ---------------------------------------------------------------------- */
@@ -140,6 +155,43 @@ static relmq_code parse_host(parts *p, const char *s, size_t n)
 	return rc;
 }
 
+static relmq_code parse_parameter(parts *p, const char *s, size_t n)
+{
+	const struct {
+		const char *name;
+		char **value;
+	} known[] = {
+		{ "cacertfile", &p->ca_file },
+		{ "certfile", &p->cert_file },
+		{ "keyfile", &p->key_file },
+		{ "verify", &p->verify },
+		{ "tls", &p->tls },
+	};
+	const char *equals = memchr(s, '=', n);
+	size_t len = equals != NULL ? (size_t) (equals - s) : n;
+	for (size_t i = 0; equals != NULL && i < sizeof(known) / sizeof(known[0]); i++)
+		if (strlen(known[i].name) == len && strncmp(known[i].name, s, len) == 0)
+			return decode_part(
+			    p, known[i].name, equals + 1, n - len - 1, '/', known[i].value);
+	return refuse(p, "query",
+	    "may have only cacertfile=, certfile=, keyfile=, verify= and tls=, with & between; "
+	    "? is %3F in another part");
+}
+
+/* `s` is what follows the path: nothing, or "?..." */
+static relmq_code parse_query(parts *p, const char *s)
+{
+	relmq_code rc = RELMQ_OK;
+	if (*s == '#')
+		return refuse(p, "fragment", "there is none here; # is %23 in a part");
+	while (rc == RELMQ_OK && *s != '\0') {
+		size_t n = strcspn(++s, "&");
+		rc = parse_parameter(p, s, n);
+		s += n;
+	}
+	return rc;
+}
+
 /* The last '@' ends the user part: what is wrong before it is a character of the user or the
  * password that was not encoded, and must not be taken for a host and shown. */
 static relmq_code parse(parts *p, const char *uri)
@@ -157,13 +209,14 @@ static relmq_code parse(parts *p, const char *uri)
 	len = strcspn(s, "/?#");
 	if (rc == RELMQ_OK)
 		rc = parse_host(p, s, len);
-	if (rc == RELMQ_OK && (s[len] == '?' || s[len] == '#'))
-		rc = refuse(
-		    p, "query or fragment", "relmq knows none; ? is %3F and # is %23 in a part");
-	if (rc == RELMQ_OK && s[len] == '/' && s[len + 1] != '\0')
-		rc = decode(p, p->path_name, s + len + 1, strlen(s + len + 1), &p->path);
-	return rc;
+	s += len;
+	len = strcspn(s, "?#");
+	if (rc == RELMQ_OK && len > 1)
+		rc = decode(p, p->path_name, s + 1, len - 1, &p->path);
+	return rc == RELMQ_OK ? parse_query(p, s + len) : rc;
 }
+
+/* --- into the settings -------------------------------------------------------------- */
 
 static void take(char **to, char **from)
 {
@@ -174,13 +227,57 @@ static void take(char **to, char **from)
 	*from = NULL;
 }
 
+static bool is(const char *value, const char *one, const char *other)
+{
+	return value != NULL && (strcmp(value, one) == 0 || strcmp(value, other) == 0);
+}
+
+static char *either(char *ours, char *theirs)
+{
+	return ours != NULL ? ours : theirs;
+}
+
+/* Whoever names a file for TLS wants TLS. */
+static relmq_code take_tls(parts *p, bool enabled, relmq__tls_settings *t)
+{
+	char why[RELMQ__TLS_TEXT_SIZE];
+	bool named =
+	    p->ca_file != NULL || p->cert_file != NULL || p->key_file != NULL || p->verify != NULL;
+	relmq__tls_settings would = { .enabled = enabled || named || is(p->tls, "on", "true"),
+		.verify = p->verify != NULL ? is(p->verify, "verify_peer", "true") : t->verify,
+		.ca_file = either(p->ca_file, t->ca_file),
+		.cert_file = either(p->cert_file, t->cert_file),
+		.key_file = either(p->key_file, t->key_file) };
+	if (p->tls != NULL && !is(p->tls, "on", "true"))
+		return refuse(p, "tls", "may be only on; leave it out otherwise");
+	if (p->verify != NULL && !would.verify && !is(p->verify, "verify_none", "false"))
+		return refuse(p, "verify", "must be verify_peer or verify_none");
+	if (!relmq__tls_check(&would, why))
+		return refuse(p, "query", why);
+	t->enabled = would.enabled || t->enabled;
+	t->verify = would.verify;
+	take(&t->ca_file, &p->ca_file);
+	take(&t->cert_file, &p->cert_file);
+	take(&t->key_file, &p->key_file);
+	return RELMQ_OK;
+}
+
 relmq_code relmq__uri_rabbitmq(const char *uri, relmq__rabbitmq_settings *s, relmq_error *err)
 {
-	parts p = { .scheme = "amqp", .path_name = "vhost", .err = err };
+	bool tls = strncasecmp(uri, "amqps:", 6) == 0;
+	parts p = { .scheme = tls ? "amqps" : "amqp", .path_name = "vhost", .err = err };
 	relmq_code rc = parse(&p, uri);
 	if (rc == RELMQ_OK && p.path == NULL && (p.path = strdup("/")) == NULL)
 		rc = relmq__fail_nomem(err);
+	if (rc == RELMQ_OK && !tls &&
+	    (p.tls != NULL || p.verify != NULL || p.ca_file != NULL || p.cert_file != NULL ||
+	        p.key_file != NULL))
+		rc = refuse(&p, "query", "is about TLS, which is amqps://");
+	if (rc == RELMQ_OK)
+		rc = take_tls(&p, tls, &s->tls);
 	if (rc == RELMQ_OK) {
+		if (p.port == 0 && tls)
+			p.port = relmq__settings_amqp_port(tls);
 		take(&s->user, &p.user);
 		take(&s->password, &p.password);
 		take(&s->host, &p.host);
@@ -195,6 +292,8 @@ relmq_code relmq__uri_mysql(const char *uri, relmq__mysql_settings *s, relmq_err
 {
 	parts p = { .scheme = "mysql", .path_name = "database", .err = err };
 	relmq_code rc = parse(&p, uri);
+	if (rc == RELMQ_OK)
+		rc = take_tls(&p, false, &s->tls);
 	if (rc == RELMQ_OK) {
 		take(&s->user, &p.user);
 		take(&s->password, &p.password);

@@ -1,6 +1,11 @@
-/* base/uri.h - amqp:// and mysql:// addresses into settings.
+/* base/uri.h - amqp://, amqps:// and mysql:// addresses into settings.
  *
  *     amqp://user:password@host:port/vhost      mysql://user:password@host:port/database
+ *     amqps://user:password@host:port/vhost?cacertfile=/etc/ca.pem
+ *     mysql://user:password@host:port/database?tls=on&cacertfile=/etc/ca.pem
+ *
+ * amqps is TLS, on port 5671 if none is named; for mysql a query says so. In it may stand
+ * cacertfile, certfile, keyfile (PEM files), verify=verify_peer (or verify_none), tls=on.
  *
  * Every part may be left out and then keeps what the settings have, but for the vhost: no
  * path and "/" alone both mean the vhost "/"; "/%2F" is the same in full, "/a%2Fb" is "a/b".

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "db/tls.h"
 
 /* --- errors ------------------------------------------------------------------------ */
 
@@ -103,6 +105,8 @@ static relmq_code fail_as(relmq__db *db, unsigned number, const char *state, con
 	db->class = relmq__db_classify(number);
 	if (number == 4031 && db->is_mariadb)
 		db->class = RELMQ__DB_PERMANENT; /* there: a trigger that does not exist */
+	if (db->class == RELMQ__DB_FAIL_OVER)
+		relmq__hosts_leave(&db->hosts);
 	unsigned flags = db->class == RELMQ__DB_PERMANENT ? 0 : RELMQ_F_RETRY | RELMQ_F_TX_LOST;
 	(void) relmq__fail_from(
 	    err, RELMQ_EDB, flags, RELMQ_FROM_MYSQL, (int) number, "%s: %s", doing, text);
@@ -113,7 +117,7 @@ static relmq_code fail_as(relmq__db *db, unsigned number, const char *state, con
 	return RELMQ_EDB;
 }
 
-relmq_code relmq__db_fail(relmq__db *db, const char *doing, relmq_error *err)
+static relmq_code fail_last(relmq__db *db, const char *doing, relmq_error *err)
 {
 	if (db->mysql == NULL)
 		return fail_as(db, 2006, "HY000", doing, "not connected", err);
@@ -121,6 +125,17 @@ relmq_code relmq__db_fail(relmq__db *db, const char *doing, relmq_error *err)
 	if (number == 0) /* a result that could not be allocated, at worst */
 		return fail_as(db, 2008, "HY000", doing, "no result", err);
 	return fail_as(db, number, mysql_sqlstate(db->mysql), doing, mysql_error(db->mysql), err);
+}
+
+/* What is a server's trouble and not a statement's says which server it was. */
+relmq_code relmq__db_fail(relmq__db *db, const char *doing, relmq_error *err)
+{
+	char at[128];
+	unsigned number = db->mysql != NULL ? mysql_errno(db->mysql) : 0;
+	if (db->hosts.text[0] == '\0' || !relmq__db_is_outage(relmq__db_classify(number)))
+		return fail_last(db, doing, err);
+	(void) snprintf(at, sizeof(at), "%.64s: %.60s", db->hosts.text, doing);
+	return fail_last(db, at, err);
 }
 
 /* --- open and close ---------------------------------------------------------------- */
@@ -197,48 +212,111 @@ static relmq_code set_session(
 	    idle_seconds(db->settings), lock_s, lock_s);
 	if (mysql_real_query(db->mysql, sql, (unsigned long) n) != 0 ||
 	    mysql_real_query(db->mysql, isolation, sizeof(isolation) - 1) != 0)
-		return relmq__db_fail(db, doing, err);
+		return fail_last(db, doing, err);
 	return RELMQ_OK;
 }
 
-static void describe(const relmq__mysql_settings *s, char *out, size_t size)
+/* A replica is to be left even if this account could write there. */
+static relmq_code refuse_read_only(relmq__db *db, const char *doing, relmq_error *err)
 {
-	if (given(s->socket))
-		(void) snprintf(out, size, "connect to %s as %s", s->socket, s->user);
-	else
-		(void) snprintf(
-		    out, size, "connect to %s:%lld as %s", s->host, (long long) s->port, s->user);
+	int64_t read_only = 0;
+	/* Text in newer versions of MariaDB, where it has more values than two. */
+	static const char sql[] =
+	    "SELECT CONCAT(@@read_only) NOT IN ('0', 'OFF') OR @@innodb_read_only";
+	relmq_code code = relmq__db_number(db, sql, 0, &read_only, err);
+	if (code != RELMQ_OK || read_only == 0)
+		return code;
+	return fail_as(db, 1836, "HY000", doing, "the server is read-only", err);
 }
 
-relmq_code relmq__db_open(
-    relmq__db *db, const relmq__mysql_settings *s, unsigned lock_wait_s, relmq_error *err)
+/* Whom to try, and what an error says of it. */
+static void pick_server(relmq__db *db, const relmq__mysql_settings *s, char *doing, size_t size)
 {
-	char doing[160];
-	*db = (relmq__db){ .settings = s };
-	describe(s, doing, sizeof(doing));
+	const relmq__servers servers = { s->hosts, s->host_count, s->host, s->port };
+	if (given(s->socket)) {
+		(void) snprintf(db->hosts.text, sizeof(db->hosts.text), "%s", s->socket);
+	} else {
+		/* From the first: they are no equals, as a rule one of them is writable. */
+		relmq__hosts_pick(&db->hosts, &servers, false);
+	}
+	bool named = s->tls.enabled && s->tls.verify;
+	(void) snprintf(doing, size, "connect to %.80s as %.40s%s%.40s%s", db->hosts.text, s->user,
+	    named ? " (TLS, certificate for " : "", named ? db->hosts.name : "", named ? ")" : "");
+}
+
+static relmq_code connect_session(
+    relmq__db *db, unsigned lock_wait_s, bool to_write, const char *doing, relmq_error *err)
+{
+	const relmq__mysql_settings *s = db->settings;
+	bool by_socket = given(s->socket);
+	set_options(db->mysql, s);
+	relmq__db_set_tls(db->mysql, &s->tls);
+	if (mysql_real_connect(db->mysql, by_socket ? NULL : db->hosts.name, s->user, s->password,
+	        s->database, by_socket ? 0 : (unsigned) db->hosts.port,
+	        by_socket ? s->socket : NULL, 0) == NULL)
+		return fail_last(db, doing, err);
+	if (!relmq__db_tls_kept(db->mysql, &s->tls))
+		return fail_as(db, 2026, "HY000", doing, "the server does not offer TLS", err);
+	db->is_mariadb = strstr(mysql_get_server_info(db->mysql), "MariaDB") != NULL;
+	relmq_code code = set_session(db, lock_wait_s, doing, err);
+	return code == RELMQ_OK && to_write ? refuse_read_only(db, doing, err) : code;
+}
+
+static relmq_code open_next(relmq__db *db, const relmq__mysql_settings *s, unsigned lock_wait_s,
+    bool to_write, relmq_error *err)
+{
+	char doing[200];
+	*db = (relmq__db){ .settings = s, .hosts = db->hosts };
+	pick_server(db, s, doing, sizeof(doing));
 	(void) pthread_once(&library_once, start_library);
 	db->mysql = library_failed == 0 ? mysql_init(NULL) : NULL;
 	if (db->mysql == NULL) {
 		db->class = RELMQ__DB_BACK_OFF;
 		return relmq__fail_nomem(err);
 	}
-	set_options(db->mysql, s);
-	bool by_socket = given(s->socket);
-	relmq_code code = RELMQ_OK;
-	if (mysql_real_connect(db->mysql, by_socket ? NULL : s->host, s->user, s->password,
-	        s->database, by_socket ? 0 : (unsigned) s->port, by_socket ? s->socket : NULL,
-	        0) == NULL) {
-		code = relmq__db_fail(db, doing, err);
-	} else {
-		db->is_mariadb = strstr(mysql_get_server_info(db->mysql), "MariaDB") != NULL;
-		code = set_session(db, lock_wait_s, doing, err);
-	}
+	relmq_code code = connect_session(db, lock_wait_s, to_write, doing, err);
 	if (code == RELMQ_OK)
 		return RELMQ_OK;
 	if (db->class == RELMQ__DB_PERMANENT && err != NULL)
 		err->flags |=
 		    RELMQ_F_FATAL; /* password, database name, plugin: somebody must act */
+	relmq__hosts_leave(&db->hosts);
 	relmq__db_close(db);
+	return code;
+}
+
+relmq_code relmq__db_open(
+    relmq__db *db, const relmq__mysql_settings *s, unsigned lock_wait_s, relmq_error *err)
+{
+	return open_next(db, s, lock_wait_s, true, err);
+}
+
+static relmq_code try_each(relmq__db *db, const relmq__mysql_settings *s, unsigned lock_wait_s,
+    bool to_write, bool *read_only, relmq_error *err)
+{
+	size_t left = s->host_count > 0 ? s->host_count : 1;
+	relmq_code code = open_next(db, s, lock_wait_s, to_write, err);
+	while (code != RELMQ_OK) {
+		*read_only = *read_only || db->class == RELMQ__DB_FAIL_OVER;
+		if (--left == 0)
+			break;
+		LOG_WARN("database", "%s; trying the next server", err->text);
+		code = open_next(db, s, lock_wait_s, to_write, err);
+	}
+	return code;
+}
+
+relmq_code relmq__db_open_any(relmq__db *db, const relmq__mysql_settings *s, unsigned lock_wait_s,
+    bool to_write, relmq_error *err)
+{
+	relmq_error last;
+	bool read_only = false;
+	*db = (relmq__db){ .settings = s };
+	relmq_code code = try_each(db, s, lock_wait_s, true, &read_only, &last);
+	if (code != RELMQ_OK && read_only && !to_write)
+		code = try_each(db, s, lock_wait_s, false, &read_only, &last);
+	if (code != RELMQ_OK && err != NULL)
+		*err = last;
 	return code;
 }
 

@@ -14,6 +14,7 @@
 #include <relmq/error.h>
 
 #include "base/buf.h"
+#include "base/hosts.h"
 #include "base/settings.h"
 
 /* What to do next, decided by the server's or client's error number, never by text. */
@@ -22,7 +23,7 @@ typedef enum relmq__db_class {
 	RELMQ__DB_RETRY_TX,  /* deadlock, lock wait, snapshot conflict: run the unit again */
 	RELMQ__DB_RECONNECT, /* connection gone, or killed: new connection, then again      */
 	RELMQ__DB_BACK_OFF,  /* server refuses for now: too many connections, disk full ... */
-	RELMQ__DB_FAIL_OVER, /* read-only, not ready: leave this server                     */
+	RELMQ__DB_FAIL_OVER, /* read-only, not ready: leave this server for the next one    */
 	RELMQ__DB_PERMANENT  /* the statement itself is wrong                               */
 } relmq__db_class;
 
@@ -34,6 +35,7 @@ bool relmq__db_is_outage(relmq__db_class c);
 typedef struct relmq__db {
 	MYSQL *mysql; /* NULL while closed */
 	const relmq__mysql_settings *settings;
+	relmq__hosts hosts;    /* zero at first; kept from one opening to the next */
 	bool is_mariadb;       /* the server, not the client library */
 	relmq__db_class class; /* of the last failure on this session */
 } relmq__db;
@@ -41,12 +43,24 @@ typedef struct relmq__db {
 /**
  * Connect and set the session up. On failure everything is closed again, the class
  * is set, and `err` says host, port and reason (wrong password, unreachable, unknown
- * database: one line each, no secret), with RELMQ_F_FATAL when the class is permanent.
- * `lock_wait_s` bounds row and metadata lock waits of this session; keep it below the read
- * time-out. The server drops the session after a minute (or two read time-outs) of silence.
+ * database, certificate: one line each, no secret), with RELMQ_F_FATAL when the class is
+ * permanent. `lock_wait_s` bounds row and metadata lock waits of this session; keep it below
+ * the read time-out. The server drops the session after a minute (or two read time-outs) of
+ * silence.
+ *
+ * One server is tried. Where the settings list several, the first one comes first, and a server
+ * is left for the next at the next opening if it could not be had or is (or became) read-only.
+ * A session that was lost otherwise is opened on the same server again: of a list with one
+ * writable server it is the one that was found.
  */
 RELMQ_CHECK relmq_code relmq__db_open(
     relmq__db *db, const relmq__mysql_settings *settings, unsigned lock_wait_s, relmq_error *err);
+/**
+ * For a tool that runs once: every server of the list in turn, from the first. A writable one,
+ * or, unless `to_write`, any if there is none. `db` may be anything.
+ */
+RELMQ_CHECK relmq_code relmq__db_open_any(relmq__db *db, const relmq__mysql_settings *settings,
+    unsigned lock_wait_s, bool to_write, relmq_error *err);
 void relmq__db_close(relmq__db *db); /* idempotent */
 
 /** One statement without a result. `affected` may be NULL. */

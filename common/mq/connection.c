@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "mq/tls.h"
 
 static struct timeval to_timeval(int64_t ms)
 {
@@ -32,8 +33,7 @@ const char *relmq__bytes_text(amqp_bytes_t bytes, char *out, size_t size)
 
 static const char *where(const relmq__conn *c, char *out, size_t size)
 {
-	(void) snprintf(out, size, "rabbitmq %s:%lld vhost %s", c->settings->host,
-	    (long long) c->settings->port, c->settings->vhost);
+	(void) snprintf(out, size, "rabbitmq %.60s vhost %s", c->hosts.text, c->settings->vhost);
 	return out;
 }
 
@@ -160,18 +160,36 @@ relmq_code relmq__conn_reopen_channel(relmq__conn *c, relmq_error *err)
 	return RELMQ_OK;
 }
 
+/* Trouble with a certificate and a server without TLS are told from a port that is shut. */
+static relmq_code fail_connect(const relmq__conn *c, int status, relmq_error *err)
+{
+	char at[96];
+	const char *why =
+	    c->settings->tls.enabled ? relmq__tls_reason(status, c->tls_verdict) : NULL;
+	if (why == NULL)
+		return relmq__conn_fail_status(c, status, "connect", err);
+	return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, status,
+	    "%s: TLS refused: %s", where(c, at, sizeof(at)), why);
+}
+
 static relmq_code connect_socket(relmq__conn *c, relmq_error *err)
 {
-	struct timeval bound = to_timeval(c->settings->connect_timeout_ms);
-	amqp_socket_t *socket = amqp_tcp_socket_new(c->state);
-	if (socket == NULL)
+	const relmq__rabbitmq_settings *s = c->settings;
+	struct timeval bound = to_timeval(s->connect_timeout_ms);
+	if (s->tls.enabled) {
+		if (relmq__tls_socket(c->state, &s->tls, c->hosts.name, &c->tls_verdict, err) ==
+		    NULL)
+			return RELMQ_EBROKER;
+	} else if (amqp_tcp_socket_new(c->state) == NULL) {
 		return relmq__fail_nomem(err);
-	int rc =
-	    amqp_socket_open_noblock(socket, c->settings->host, (int) c->settings->port, &bound);
+	}
+	/* The bound is for the handshake too. */
+	int rc = amqp_socket_open_noblock(
+	    amqp_get_socket(c->state), c->hosts.name, (int) c->hosts.port, &bound);
 	if (rc != AMQP_STATUS_OK)
-		return relmq__conn_fail_status(c, rc, "connect", err);
+		return fail_connect(c, rc, err);
 	int fd = amqp_get_sockfd(c->state);
-	unsigned limit = (unsigned) c->settings->send_timeout_ms;
+	unsigned limit = (unsigned) s->send_timeout_ms;
 	/* A peer that acknowledges no bytes any more: the kernel gives up when we would. */
 	(void) setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof(limit));
 	c->watched = relmq__watch_add(&c->watch, fd);
@@ -196,6 +214,9 @@ static relmq_code log_in(relmq__conn *c, const char *name, relmq_error *err)
 relmq_code relmq__conn_open(
     relmq__conn *c, const relmq__rabbitmq_settings *settings, const char *name, relmq_error *err)
 {
+	const relmq__servers servers = { settings->hosts, settings->host_count, settings->host,
+		settings->port };
+	relmq__hosts_pick(&c->hosts, &servers, true);
 	c->settings = settings;
 	c->watched = false;
 	c->state = amqp_new_connection();
@@ -209,10 +230,26 @@ relmq_code relmq__conn_open(
 	return code;
 }
 
+relmq_code relmq__conn_open_any(
+    relmq__conn *c, const relmq__rabbitmq_settings *settings, const char *name, relmq_error *err)
+{
+	relmq_error last;
+	relmq_code code = relmq__conn_open(c, settings, name, &last);
+	for (size_t left = settings->host_count; code != RELMQ_OK && left > 1; left--) {
+		LOG_WARN("rabbitmq", "%s; trying the next broker", last.text);
+		code = relmq__conn_open(c, settings, name, &last);
+	}
+	if (code != RELMQ_OK && err != NULL)
+		*err = last;
+	return code;
+}
+
 void relmq__conn_close(relmq__conn *c, bool polite)
 {
 	if (c->state == NULL)
 		return;
+	if (!polite)
+		relmq__hosts_leave(&c->hosts);
 	if (polite) {
 		relmq__conn_begin(c);
 		(void) amqp_connection_close(c->state, AMQP_REPLY_SUCCESS);

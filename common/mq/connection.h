@@ -10,6 +10,7 @@
 
 #include <relmq/error.h>
 
+#include "base/hosts.h"
 #include "base/settings.h"
 #include "mq/amqp.h"
 #include "mq/watchdog.h"
@@ -19,8 +20,10 @@ enum { RELMQ__CHANNEL = 1 };
 typedef struct relmq__conn {
 	amqp_connection_state_t state; /* NULL while closed */
 	const relmq__rabbitmq_settings *settings;
+	relmq__hosts hosts; /* zero at first; kept from one opening to the next */
 	relmq__watch watch;
 	bool watched;
+	int tls_verdict;     /* of a certificate that was refused: see mq/tls.h */
 	uint64_t generation; /* raised at every opening of the channel */
 } relmq__conn;
 
@@ -28,12 +31,20 @@ typedef struct relmq__conn {
  * Connect, log in with our capabilities (blocked, consumer_cancel_notify, confirms) and open
  * the channel. Blocks at most 2 * connect_timeout + a few round trips.
  * `name` is what the broker's management shows for this connection.
+ *
+ * One broker is tried. Where the settings list several, the first one is any of them, so that
+ * many programs spread; a broker that could not be had, or whose connection was lost, is left
+ * for the next at the next opening.
  */
 RELMQ_CHECK relmq_code relmq__conn_open(
     relmq__conn *c, const relmq__rabbitmq_settings *settings, const char *name, relmq_error *err);
+/** For a tool that runs once: every broker of the list in turn. */
+RELMQ_CHECK relmq_code relmq__conn_open_any(
+    relmq__conn *c, const relmq__rabbitmq_settings *settings, const char *name, relmq_error *err);
 /** Open channel 1 again after the broker closed it. */
 RELMQ_CHECK relmq_code relmq__conn_reopen_channel(relmq__conn *c, relmq_error *err);
-/** `polite` tells the broker and waits for its answer, bounded by send_timeout. Idempotent. */
+/** `polite` tells the broker and waits for its answer, bounded by send_timeout; otherwise the
+ *  connection counts as lost. Idempotent. */
 void relmq__conn_close(relmq__conn *c, bool polite);
 
 int relmq__conn_fd(const relmq__conn *c); /* -1 while closed */

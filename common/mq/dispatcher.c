@@ -109,8 +109,7 @@ static relmq_code on_connection_close(
 	if (d->events->connection_closed != NULL)
 		d->events->connection_closed(d->arg, code, amqp_cstring_bytes(text));
 	return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP, code,
-	    "rabbitmq %s:%lld closed the connection: %d %s", d->conn->settings->host,
-	    (long long) d->conn->settings->port, code, text);
+	    "rabbitmq %.80s closed the connection: %d %s", d->conn->hosts.text, code, text);
 }
 
 static void on_channel_close(relmq__dispatcher *d, const amqp_channel_close_t *m)

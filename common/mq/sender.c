@@ -311,9 +311,8 @@ static relmq_code revive_channel(relmq__sender *s, relmq_error *err)
 {
 	if (is_outage(s->closed_code))
 		return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP,
-		    s->closed_code, "rabbitmq %s:%lld closed the channel: %d %s",
-		    s->conn.settings->host, (long long) s->conn.settings->port, s->closed_code,
-		    s->closed_text);
+		    s->closed_code, "rabbitmq %.80s closed the channel: %d %s", s->conn.hosts.text,
+		    s->closed_code, s->closed_text);
 	lay_blame(s, s->closed_code, s->closed_text);
 	relmq_code code = relmq__conn_reopen_channel(&s->conn, err);
 	return code == RELMQ_OK ? start_confirms(s, err) : code;
@@ -329,8 +328,8 @@ static relmq_code check_overdue(relmq__sender *s, relmq_error *err)
 	if (relmq__now_ms() - from < s->confirm_timeout_ms)
 		return RELMQ_OK;
 	return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY,
-	    "rabbitmq %s:%lld: no confirm within confirm_timeout (%lld ms)", s->conn.settings->host,
-	    (long long) s->conn.settings->port, (long long) s->confirm_timeout_ms);
+	    "rabbitmq %.80s: no confirm within confirm_timeout (%lld ms)", s->conn.hosts.text,
+	    (long long) s->confirm_timeout_ms);
 }
 
 relmq_code relmq__sender_pump(relmq__sender *s, relmq_error *err)

@@ -50,8 +50,10 @@ typedef relmq_verdict (*relmq_handler_fn)(relmq_delivery *d, MYSQL *tx, void *ar
 
 typedef struct relmq_consumer_opts {
 	size_t struct_size;
-	const char *amqp_uri;        /* required; copied: amqp://user:pass@host:port/vhost  */
-	const char *mysql_dsn;       /* required; copied: mysql://user:pass@host:port/db    */
+	const char *amqp_uri;        /* required; copied: amqp://user:pass@host:port/vhost,
+	                              * amqps://user:pass@host:port/vhost?cacertfile=/ca.pem */
+	const char *mysql_dsn;       /* required; copied: mysql://user:pass@host:port/db,
+	                              * with TLS: mysql://...db?tls=on&cacertfile=/ca.pem   */
 	unsigned workers;            /* 0: 2                                                */
 	uint16_t prefetch;           /* 0: 2 * workers * batch_max, at most 2000            */
 	unsigned batch_max;          /* 0: 100; 1 for handlers that act outside tx          */
@@ -64,7 +66,14 @@ typedef struct relmq_consumer_opts {
 		sizeof(relmq_consumer_opts), 0, 0, 0, 0, 0, 0, 0, 0 \
 	}
 
-/** @retval RELMQ_EINVAL, RELMQ_ENOMEM, RELMQ_ECONFIG. No I/O. */
+/**
+ * Addresses: what has a meaning in one (/ ? # @ [ ] % and space) is percent-encoded in a part;
+ * no vhost and "/" both mean the vhost "/", "/a%2Fb" is "a/b"; IPv6 stands in brackets. TLS
+ * verifies chain and host name, against cacertfile or else the system's authorities; certfile
+ * and keyfile are the program's own; verify=verify_none turns the verification off.
+ *
+ * @retval RELMQ_EINVAL, RELMQ_ENOMEM, RELMQ_ECONFIG. No I/O but to look at TLS files.
+ */
 RELMQ_API RELMQ_CHECK relmq_code relmq_consumer_open(
     relmq_consumer **out, const relmq_consumer_opts *opts, relmq_error *err);
 

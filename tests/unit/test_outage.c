@@ -1,5 +1,6 @@
 /* test_outage.c - what of an outage is told: its start, each reason once, and its end. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <relmq/log.h>
@@ -76,4 +77,17 @@ Test(outage, tries_come_further_apart_and_at_once_when_it_is_over)
 	cr_expect_eq(relmq__outage_wait_ms(&o), 0);
 	fail(1);
 	cr_expect_leq(relmq__outage_wait_ms(&o), 100);
+}
+
+Test(outage, the_same_reason_is_news_of_another_server)
+{
+	char where[16] = "a:1";
+	o.where = where;
+	fail(2003);
+	(void) snprintf(where, sizeof(where), "b:1");
+	fail(2003);
+	cr_expect_eq(warnings, 2);
+	(void) snprintf(where, sizeof(where), "a:1");
+	fail(2003);
+	cr_expect_eq(warnings, 2);
 }

@@ -35,6 +35,12 @@ Test(settings, the_documented_defaults)
 	cr_expect_eq(s.mysql.read_timeout_ms, 30000);
 	cr_expect_eq(s.mysql.write_timeout_ms, 30000);
 	cr_expect_eq(s.rabbitmq.port, 5672);
+	cr_expect_eq(s.rabbitmq.host_count, 0);
+	cr_expect_not(s.rabbitmq.tls.enabled);
+	cr_expect(s.rabbitmq.tls.verify);
+	cr_expect_eq(s.mysql.host_count, 0);
+	cr_expect_not(s.mysql.tls.enabled);
+	cr_expect(s.mysql.tls.verify);
 	cr_expect_str_eq(s.rabbitmq.vhost, "/");
 	cr_expect_str_empty(s.rabbitmq.password);
 	cr_expect_eq(s.rabbitmq.send_timeout_ms, 15000);
@@ -107,6 +113,63 @@ Test(settings, written_ladders_stay_as_written)
 	relmq__settings_free(&s);
 }
 
+Test(settings, lists_of_servers)
+{
+	relmq__settings s;
+	relmq_error err = RELMQ_ERROR_INIT;
+	relmq_code rc = load("{\"mysql\":{\"hosts\":[\"db1\",\"[::1]:3307\"],\"socket\":\"\"},"
+	                     "\"rabbitmq\":{\"hosts\":[],\"host\":\"::1\",\"port\":5673}}",
+	    &s, &err);
+	cr_assert_eq(rc, RELMQ_OK, "%s", err.text);
+	cr_assert_eq(s.mysql.host_count, 2);
+	cr_expect_str_eq(s.mysql.hosts[0], "db1");
+	cr_expect_str_eq(s.mysql.hosts[1], "[::1]:3307");
+	cr_expect_eq(s.rabbitmq.host_count, 0);
+	cr_expect_str_eq(s.rabbitmq.host, "::1");
+	cr_expect_eq(s.rabbitmq.port, 5673);
+	relmq__settings_free(&s);
+}
+
+Test(settings, tls_has_a_port_of_its_own_for_rabbitmq)
+{
+	relmq__settings s;
+	relmq_error err = RELMQ_ERROR_INIT;
+	(void) scratch_text("c.pem", "x");
+	(void) scratch_text("k.pem", "-----BEGIN PRIVATE KEY-----\n");
+	relmq_code rc = load("{\"rabbitmq\":{\"tls\":{\"enabled\":true,\"ca_file\":\"c.pem\","
+	                     "\"cert_file\":\"c.pem\",\"key_file\":\"k.pem\"}}}",
+	    &s, &err);
+	cr_assert_eq(rc, RELMQ_OK, "%s", err.text);
+	cr_expect(s.rabbitmq.tls.enabled);
+	cr_expect(s.rabbitmq.tls.verify);
+	cr_expect_eq(s.rabbitmq.port, 5671);
+	cr_expect_eq(s.rabbitmq.tls.ca_file[0], '/', "a relative path starts at the file's folder");
+	relmq__settings_free(&s);
+	rc = load("{\"rabbitmq\":{\"port\":5999,\"tls\":{\"enabled\":true}}}", &s, &err);
+	cr_assert_eq(rc, RELMQ_OK, "%s", err.text);
+	cr_expect_eq(s.rabbitmq.port, 5999);
+	relmq__settings_free(&s);
+}
+
+/* In both of the forms that PEM has for it; nobody could be asked for the passphrase. */
+Test(settings, an_encrypted_key_is_refused)
+{
+	static const char *const keys[] = { "-----BEGIN ENCRYPTED PRIVATE KEY-----\n",
+		"-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n" };
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		relmq__settings s;
+		relmq_error err = RELMQ_ERROR_INIT;
+		(void) scratch_text("k.pem", keys[i]);
+		cr_expect_eq(load("{\"mysql\":{\"tls\":{\"enabled\":true,\"cert_file\":\"k.pem\","
+		                  "\"key_file\":\"k.pem\"}}}",
+		                 &s, &err),
+		    RELMQ_ECONFIG);
+		cr_expect_not_null(strstr(err.text, "mysql.tls.key_file: "), "%s", err.text);
+		cr_expect_not_null(
+		    strstr(err.text, "is encrypted, which is not supported"), "%s", err.text);
+	}
+}
+
 #define QUEUES(list) "{\"consumer\":{\"queues\":[" list "]}}"
 #define HANDLER(h)   QUEUES("{\"queue\":\"a\",\"handler\":{" h "}}")
 #define LADDERS(list) \
@@ -121,6 +184,29 @@ static const struct {
 	    "publisher.window: must be a whole number from 1 to 65535, is 65536" },
 	{ "{\"rabbitmq\":{\"frame_max\":4096}}",
 	    "rabbitmq.frame_max: must be a whole number from 8192 to 1048576, is 4096" },
+	{ "{\"mysql\":{\"hosts\":[\"a\"],\"host\":\"b\"}}",
+	    "mysql.host: cannot stand together with mysql.hosts; give one of the two" },
+	{ "{\"mysql\":{\"hosts\":[\"a\"],\"socket\":\"/s\"}}",
+	    "mysql.socket: cannot stand together with mysql.hosts; give one of the two" },
+	{ "{\"rabbitmq\":{\"host\":\"127.0.0.1\",\"hosts\":[\"b\"]}}",
+	    "rabbitmq.host: cannot stand together with rabbitmq.hosts; give one of the two" },
+	{ "{\"rabbitmq\":{\"hosts\":[\"a:1\",\"::1:5672\"]}}",
+	    "rabbitmq.hosts[1]: \"::1:5672\" is ambiguous: an IPv6 address stands in brackets "
+	    "here, [::1] or [::1]:5672" },
+	{ "{\"mysql\":{\"hosts\":[\"a:0\"]}}",
+	    "mysql.hosts[0]: \"a:0\" must have a port from 1 to 65535 after ':'" },
+	{ "{\"mysql\":{\"hosts\":[\"\"]}}",
+	    "mysql.hosts[0]: must be text of 1 to 263 bytes, is \"\"" },
+	{ "{\"mysql\":{\"host\":\"::1:3306\"}}",
+	    "mysql.host: \"::1:3306\" is ambiguous: does it end in its port? That stands in port" },
+	{ "{\"rabbitmq\":{\"host\":\"h:5672\"}}",
+	    "rabbitmq.host: \"h:5672\" is no name and no IPv6 address; the port stands in port" },
+	{ "{\"rabbitmq\":{\"tls\":{\"enabled\":true,\"cert_file\":\"/dev/null\"}}}",
+	    "rabbitmq.tls.key_file: is missing; cert_file and key_file belong together" },
+	{ "{\"rabbitmq\":{\"tls\":{\"enabled\":true,\"ca_file\":\"/no/such\"}}}",
+	    "rabbitmq.tls.ca_file: /no/such: cannot read: No such file or directory" },
+	{ "{\"mysql\":{\"socket\":\"/s\",\"tls\":{\"enabled\":true}}}",
+	    "mysql.tls: not over mysql.socket, which never leaves this machine" },
 	{ "{\"mysql\":{\"password\":\"pwsecret\"}}",
 	    "mysql.password: a secret does not belong here; see the key mysql.password_file" },
 	{ "{\"mysqll\":{}}",
@@ -255,6 +341,24 @@ Test(settings, what_is_shown_has_no_secret_and_can_be_read_again)
 	cr_expect_null(strstr(first, "pwsecret"));
 	cr_expect_not_null(strstr(first, "\"password\": \"(hidden)\""));
 	cr_expect_not_null(strstr(first, "\"password\": \"(none)\""));
+	cr_assert_eq(load(first, &again, &err), RELMQ_OK, "%s", err.text);
+	char *second = shown(&again);
+	cr_expect_str_eq(first, second);
+	free(first);
+	free(second);
+	relmq__settings_free(&s);
+	relmq__settings_free(&again);
+}
+
+Test(settings, what_is_not_in_force_is_not_shown)
+{
+	relmq__settings s, again;
+	relmq_error err = RELMQ_ERROR_INIT;
+	cr_assert_eq(
+	    load("{\"mysql\":{\"hosts\":[\"a\",\"b:2\"]}}", &s, &err), RELMQ_OK, "%s", err.text);
+	char *first = shown(&s);
+	cr_expect_not_null(strstr(first, "\"hosts\": [\"a\", \"b:2\"]"), "%s", first);
+	cr_expect_null(strstr(first, "\"socket\""), "%s", first);
 	cr_assert_eq(load(first, &again, &err), RELMQ_OK, "%s", err.text);
 	char *second = shown(&again);
 	cr_expect_str_eq(first, second);

@@ -72,6 +72,46 @@ Test(uri, mysql)
 	relmq__settings_free(&s);
 }
 
+Test(uri, amqps_is_tls_on_its_own_port_and_a_query_names_files)
+{
+	relmq__settings s = defaults();
+	relmq_error err = RELMQ_ERROR_INIT;
+	cr_expect_not(s.rabbitmq.tls.enabled);
+	cr_assert_eq(
+	    relmq__uri_rabbitmq("AMQPS://u:p@h", &s.rabbitmq, &err), RELMQ_OK, "%s", err.text);
+	cr_expect(s.rabbitmq.tls.enabled);
+	cr_expect(s.rabbitmq.tls.verify);
+	cr_expect_eq(s.rabbitmq.port, 5671);
+	cr_expect_str_eq(s.rabbitmq.vhost, "/");
+	cr_assert_eq(
+	    relmq__uri_rabbitmq("amqps://[::1]:9/a%2Fb?cacertfile=/dev/null&"
+	                        "certfile=%2Fdev%2Fnull&keyfile=/dev/null&verify=verify_none",
+	        &s.rabbitmq, &err),
+	    RELMQ_OK, "%s", err.text);
+	cr_expect_eq(s.rabbitmq.port, 9);
+	cr_expect_str_eq(s.rabbitmq.host, "::1");
+	cr_expect_str_eq(s.rabbitmq.vhost, "a/b");
+	cr_expect_str_eq(s.rabbitmq.tls.ca_file, "/dev/null");
+	cr_expect_str_eq(s.rabbitmq.tls.cert_file, "/dev/null");
+	cr_expect_str_eq(s.rabbitmq.tls.key_file, "/dev/null");
+	cr_expect_not(s.rabbitmq.tls.verify);
+	relmq__settings_free(&s);
+}
+
+Test(uri, a_query_turns_tls_on_for_mysql)
+{
+	static const char *const uris[] = { "mysql://h/d?tls=on", "mysql://h/d?verify=verify_peer",
+		"mysql://h?cacertfile=/dev/null" };
+	for (size_t i = 0; i < sizeof(uris) / sizeof(uris[0]); i++) {
+		relmq__settings s = defaults();
+		cr_expect_not(s.mysql.tls.enabled);
+		cr_assert_eq(relmq__uri_mysql(uris[i], &s.mysql, NULL), RELMQ_OK, "%s", uris[i]);
+		cr_expect(s.mysql.tls.enabled, "%s", uris[i]);
+		cr_expect(s.mysql.tls.verify, "%s", uris[i]);
+		relmq__settings_free(&s);
+	}
+}
+
 /* The password in them is always "pwsecret" or a part of it, which no text may show. */
 static const struct {
 	const char *uri, *text; /* the text begins so */
@@ -79,7 +119,9 @@ static const struct {
 	{ "", "amqp address: scheme: " },
 	{ "amqp", "amqp address: scheme: " },
 	{ "amqp:/h", "amqp address: scheme: " },
-	{ "amqps://u:pwsecret@h", "amqp address: scheme: " },
+	{ "amqpsx://u:pwsecret@h", "amqp address: scheme: " },
+	{ "amqps:/u:pwsecret@h", "amqps address: scheme: " },
+	{ "amqps://u:pw@secret@h", "amqps address: password: " },
 	{ "mysql://u:pwsecret@h", "amqp address: scheme: " },
 	{ "amqp://u:pw@secret@h", "amqp address: password: " },
 	{ "amqp://u:pw/secret@h", "amqp address: password: " },
@@ -112,10 +154,20 @@ static const struct {
 	{ "amqp://u:pwsecret@h/a/b", "amqp address: vhost: " },
 	{ "amqp://u:pwsecret@h//", "amqp address: vhost: " },
 	{ "amqp://u:pwsecret@h/%", "amqp address: vhost: " },
-	{ "amqp://u:pwsecret@h/v?heartbeat=1", "amqp address: vhost: " },
-	{ "amqp://u:pwsecret@h/v#x", "amqp address: vhost: " },
-	{ "amqp://u:pwsecret@h?heartbeat=1", "amqp address: query or fragment: " },
-	{ "amqp://u:pwsecret@h#x", "amqp address: query or fragment: " },
+	{ "amqp://u:pwsecret@h/v?heartbeat=1", "amqp address: query: " },
+	{ "amqp://u:pwsecret@h/v#x", "amqp address: fragment: " },
+	{ "amqp://u:pwsecret@h?heartbeat=1", "amqp address: query: " },
+	{ "amqp://u:pwsecret@h#x", "amqp address: fragment: " },
+	{ "amqp://u:pwsecret@h?", "amqp address: query: " },
+	{ "amqp://u:pwsecret@h?verify=verify_peer", "amqp address: query: is about TLS" },
+	{ "amqp://u:pwsecret@h?tls=on", "amqp address: query: is about TLS" },
+	{ "amqps://u:pwsecret@h?verify=no", "amqps address: verify: " },
+	{ "amqps://u:pwsecret@h?verify", "amqps address: query: " },
+	{ "amqps://u:pwsecret@h?verify=verify_none&", "amqps address: query: " },
+	{ "amqps://u:pwsecret@h?tls=off", "amqps address: tls: " },
+	{ "amqps://u:pwsecret@h?cacertfile=%zz", "amqps address: cacertfile: " },
+	{ "amqps://u:pwsecret@h?cacertfile=/no/such", "amqps address: query: ca_file: " },
+	{ "amqps://u:pwsecret@h?certfile=/dev/null", "amqps address: query: key_file: is missing" },
 };
 
 Test(uri, a_refusal_names_the_part_shows_no_password_and_changes_nothing)
@@ -131,6 +183,8 @@ Test(uri, a_refusal_names_the_part_shows_no_password_and_changes_nothing)
 		cr_expect_str_eq(s.rabbitmq.host, "127.0.0.1");
 		cr_expect_str_eq(s.rabbitmq.user, "relmq");
 		cr_expect_str_empty(s.rabbitmq.password);
+		cr_expect_not(s.rabbitmq.tls.enabled, "%s", bad[i].uri);
+		cr_expect(s.rabbitmq.tls.verify, "%s", bad[i].uri);
 	}
 	relmq__settings_free(&s);
 }
