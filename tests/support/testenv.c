@@ -57,6 +57,35 @@ static void read_settings(env *e)
 	replace(&r->user, variable("RELMQ_AMQP_USER"));
 	replace(&r->password, variable("RELMQ_AMQP_PASSWORD"));
 	r->port = strtoll(variable("RELMQ_AMQP_PORT"), NULL, 10);
+	if (getenv("RELMQ_TEST_TLS") != NULL)
+		env_use_tls(&e->settings);
+}
+
+void env_use_tls(relmq__settings *s)
+{
+	char ca[512];
+	(void) snprintf(ca, sizeof(ca), "%s/ca.pem", variable("RELMQ_TLS_DIR"));
+	replace(&s->mysql.host, "localhost");
+	replace(&s->mysql.user, variable("RELMQ_MYSQL_TLS_USER"));
+	replace(&s->mysql.tls.ca_file, ca);
+	s->mysql.tls.enabled = true;
+	replace(&s->rabbitmq.host, "localhost");
+	replace(&s->rabbitmq.tls.ca_file, ca);
+	s->rabbitmq.port = strtoll(variable("RELMQ_AMQP_TLS_PORT"), NULL, 10);
+	s->rabbitmq.tls.enabled = true;
+}
+
+void env_hosts(char ***hosts, size_t *count, const char *first, const char *second)
+{
+	for (size_t i = 0; i < *count; i++)
+		free((*hosts)[i]);
+	free(*hosts);
+	*count = second != NULL ? 2 : 1;
+	*hosts = calloc(2, sizeof(char *));
+	cr_assert_not_null(*hosts);
+	(*hosts)[0] = strdup(first);
+	if (second != NULL)
+		(*hosts)[1] = strdup(second);
 }
 
 static void make_database(env *e)
@@ -100,20 +129,39 @@ void env_close(env *e)
 	relmq__settings_free(&e->settings);
 }
 
+static void write_server(FILE *f, char *const *hosts, size_t count, const char *host, int64_t port,
+    const relmq__tls_settings *t)
+{
+	(void) fprintf(f, "\"port\":%lld,", (long long) port);
+	if (count == 0)
+		(void) fprintf(f, "\"host\":\"%s\",", host);
+	for (size_t i = 0; i < count; i++)
+		(void) fprintf(f, "%s\"%s\"%s", i == 0 ? "\"hosts\":[" : ",", hosts[i],
+		    i + 1 == count ? "]," : "");
+	if (t->enabled)
+		(void) fprintf(f, "\"tls\":{\"enabled\":true,\"verify\":%s,\"ca_file\":\"%s\"},",
+		    t->verify ? "true" : "false", t->ca_file);
+}
+
 void env_config(env *e, const char *sections, ...)
 {
 	va_list args;
+	const relmq__mysql_settings *m = &e->settings.mysql;
 	const relmq__rabbitmq_settings *r = &e->settings.rabbitmq;
 	FILE *f = fopen(e->config, "w");
 	cr_assert_not_null(f);
+	(void) fprintf(f, "{\"mysql\":{");
+	write_server(f, m->hosts, m->host_count, m->host, m->port, &m->tls);
 	(void) fprintf(f,
-	    "{\"mysql\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\",\"database\":\"%s\"},"
-	    "\"rabbitmq\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\",\"frame_max\":%lld,"
-	    "\"connect_timeout\":\"%lldms\",\"send_timeout\":\"%lldms\",\"heartbeat\":\"%lldms\"}",
-	    e->settings.mysql.host, (long long) e->settings.mysql.port, e->settings.mysql.user,
-	    e->name, r->host, (long long) r->port, r->user, (long long) r->frame_max,
-	    (long long) r->connect_timeout_ms, (long long) r->send_timeout_ms,
-	    (long long) r->heartbeat_ms);
+	    "\"connect_timeout\":\"%lldms\",\"read_timeout\":\"%lldms\",\"user\":\"%s\","
+	    "\"database\":\"%s\"},\"rabbitmq\":{",
+	    (long long) m->connect_timeout_ms, (long long) m->read_timeout_ms, m->user, e->name);
+	write_server(f, r->hosts, r->host_count, r->host, r->port, &r->tls);
+	(void) fprintf(f,
+	    "\"user\":\"%s\",\"vhost\":\"%s\",\"frame_max\":%lld,\"heartbeat\":\"%lldms\","
+	    "\"connect_timeout\":\"%lldms\",\"send_timeout\":\"%lldms\"}",
+	    r->user, r->vhost, (long long) r->frame_max, (long long) r->heartbeat_ms,
+	    (long long) r->connect_timeout_ms, (long long) r->send_timeout_ms);
 	if (sections[0] != '\0') {
 		(void) fputc(',', f);
 		va_start(args, sections);
@@ -122,7 +170,8 @@ void env_config(env *e, const char *sections, ...)
 	}
 	(void) fputs("}\n", f);
 	cr_assert_eq(fclose(f), 0);
-	(void) setenv("RELMQ_RABBITMQ_PASSWORD", r->password, 1);
+	(void) setenv("RELMQ_MYSQL_PASSWORD", e->settings.mysql.password, 1);
+	(void) setenv("RELMQ_RABBITMQ_PASSWORD", e->settings.rabbitmq.password, 1);
 }
 
 /* --- database ------------------------------------------------------------------------- */

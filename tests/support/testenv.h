@@ -37,6 +37,12 @@ void env_close(env *e);
  *  e.g. "\"publisher\":{\"lease\":\"2s\"}". printf-like. */
 void env_config(env *e, const char *sections, ...) __attribute__((format(printf, 2, 3)));
 
+/** Both servers by TLS, verified, with an account that must not come without. With the variable
+ *  RELMQ_TEST_TLS every env begins so: any test can be run over TLS. */
+void env_use_tls(relmq__settings *s);
+/** A list of servers, for `hosts` and `host_count` of a section; `second` may be NULL. */
+void env_hosts(char ***hosts, size_t *count, const char *first, const char *second);
+
 /* --- database --- */
 void env_sql(env *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int64_t env_number(env *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
