@@ -55,6 +55,33 @@ int64_t bench_operand(int argc, char **argv, int which, int64_t otherwise, int64
 	return value;
 }
 
+bool bench_flag(int *argc, char **argv, const char *name)
+{
+	for (int i = 1; i < *argc; i++) {
+		if (strcmp(argv[i], name) != 0)
+			continue;
+		memmove(argv + i, argv + i + 1, (size_t) (*argc - i) * sizeof(*argv));
+		(*argc)--;
+		return true;
+	}
+	return false;
+}
+
+int64_t bench_option(int *argc, char **argv, const char *name, int64_t otherwise, int64_t max)
+{
+	for (int i = 1; i < *argc; i++) {
+		if (strcmp(argv[i], name) != 0)
+			continue;
+		if (i + 1 == *argc)
+			bench_die("%s needs a number", name);
+		int64_t value = bench_operand(*argc, argv, i + 1, otherwise, max);
+		memmove(argv + i, argv + i + 2, (size_t) (*argc - i - 1) * sizeof(*argv));
+		*argc -= 2;
+		return value;
+	}
+	return otherwise;
+}
+
 void bench_pause_ms(int ms)
 {
 	(void) poll(NULL, 0, ms);
@@ -171,7 +198,18 @@ void bench_fresh_queue(bench *b, bool by_dlx)
 	relmq__conn_close(&mq, true);
 }
 
-static void write_config(bench *b)
+uint32_t bench_queue_depth(bench *b)
+{
+	relmq_error err;
+	relmq__conn mq;
+	relmq__queue_info info = { 0 };
+	bench_connect(b, &mq, "bench");
+	must(relmq__queue_inspect(&mq, BENCH_QUEUE, &info, &err), &err);
+	relmq__conn_close(&mq, true);
+	return info.ready;
+}
+
+void bench_configure(bench *b, const char *publisher, int64_t amqp_port)
 {
 	const relmq__mysql_settings *m = &b->settings.mysql;
 	const relmq__rabbitmq_settings *r = &b->settings.rabbitmq;
@@ -181,10 +219,11 @@ static void write_config(bench *b)
 	(void) fprintf(f,
 	    "{\"mysql\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\",\"database\":\"%s\"},\n"
 	    "\"rabbitmq\":{\"host\":\"%s\",\"port\":%lld,\"user\":\"%s\"},\n"
+	    "\"publisher\":{%s},\n"
 	    "\"consumer\":{\"queues\":[{\"queue\":\"" BENCH_QUEUE "\","
 	    "\"handler\":{\"kind\":\"sql\",\"statements\":[\"" BENCH_STATEMENT "\"]}}]}}\n",
-	    m->host, (long long) m->port, m->user, m->database, r->host, (long long) r->port,
-	    r->user);
+	    m->host, (long long) m->port, m->user, m->database, r->host,
+	    (long long) (amqp_port != 0 ? amqp_port : r->port), r->user, publisher);
 	if (fclose(f) != 0)
 		bench_die("%s: %s", b->config, strerror(errno));
 }
@@ -212,7 +251,7 @@ void bench_open(bench *b)
 	(void) mkdir(b->dir, 0755);
 	read_settings(b);
 	make_database(b);
-	write_config(b);
+	bench_configure(b, "", 0);
 }
 
 void bench_close(bench *b)
@@ -333,7 +372,7 @@ void bench_publish(bench *b, int64_t count)
 /* --- time and cost ---------------------------------------------------------------------------- */
 
 /* User and system time of a process, fields 14 and 15 of its stat; 0 when there is none. */
-static int64_t cpu_us(pid_t pid)
+int64_t bench_cpu_us(pid_t pid)
 {
 	char path[64];
 	char line[1024] = "";
@@ -357,9 +396,9 @@ static int64_t cpu_us(pid_t pid)
 
 static void read_cpu(const bench *b, pid_t pid, int64_t us[3])
 {
-	us[0] = cpu_us(pid);
-	us[1] = cpu_us(b->database);
-	us[2] = cpu_us(b->broker);
+	us[0] = bench_cpu_us(pid);
+	us[1] = bench_cpu_us(b->database);
+	us[2] = bench_cpu_us(b->broker);
 }
 
 void bench_begin(const bench *b, bench_span *s, pid_t pid)
@@ -368,13 +407,18 @@ void bench_begin(const bench *b, bench_span *s, pid_t pid)
 	s->began_us = relmq__now_us();
 }
 
-void bench_end(const bench *b, bench_span *s, pid_t pid, const char *what, int64_t count)
+void bench_measure(const bench *b, bench_span *s, pid_t pid)
 {
 	int64_t now[3];
 	s->seconds = (double) (relmq__now_us() - s->began_us) / 1e6;
 	read_cpu(b, pid, now);
 	for (int i = 0; i < 3; i++)
 		s->cpu_us[i] = now[i] - s->cpu_us[i];
+}
+
+void bench_end(const bench *b, bench_span *s, pid_t pid, const char *what, int64_t count)
+{
+	bench_measure(b, s, pid);
 	double n = (double) count;
 	bench_say("%s: %lld in %.2f s, %.0f/s; processor us a message: itself %.1f, database %.1f,"
 	          " broker %.1f",
@@ -386,9 +430,9 @@ void bench_wait_quiet(const bench *b)
 {
 	enum { LOOK_MS = 500, LOOKS = 40, QUIET_US = 50000 };
 	for (int i = 0; i < LOOKS; i++) {
-		int64_t before = cpu_us(b->database) + cpu_us(b->broker);
+		int64_t before = bench_cpu_us(b->database) + bench_cpu_us(b->broker);
 		bench_pause_ms(LOOK_MS);
-		if (cpu_us(b->database) + cpu_us(b->broker) - before <= QUIET_US)
+		if (bench_cpu_us(b->database) + bench_cpu_us(b->broker) - before <= QUIET_US)
 			return;
 	}
 	bench_say("the servers do not come to rest: going on");

@@ -36,11 +36,18 @@ typedef struct bench {
  *  file with one consumer queue. */
 void bench_open(bench *b);
 void bench_close(bench *b);
+/** Write the configuration file anew: the inside of its publisher section, and where the
+ *  broker listens (0: where it does). */
+void bench_configure(bench *b, const char *publisher, int64_t amqp_port);
 
 _Noreturn void bench_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void bench_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /** An operand that is a number from 1 to `max`; `otherwise` when there are fewer operands. */
 int64_t bench_operand(int argc, char **argv, int which, int64_t otherwise, int64_t max);
+/** Options stand anywhere and are taken out of argv. */
+bool bench_flag(int *argc, char **argv, const char *name);
+/** `name NUMBER`, from 1 to `max`. */
+int64_t bench_option(int *argc, char **argv, const char *name, int64_t otherwise, int64_t max);
 void bench_pause_ms(int ms);
 
 /* --- database and broker --- */
@@ -49,6 +56,8 @@ int64_t bench_number(bench *b, const char *sql);
 void bench_empty_tables(bench *b);
 /** BENCH_QUEUE anew and empty: a plain quorum queue, or with all that relmq-dlx declares. */
 void bench_fresh_queue(bench *b, bool by_dlx);
+/** Messages in BENCH_QUEUE. */
+uint32_t bench_queue_depth(bench *b);
 /** A connection for a moment: nobody reads its heartbeats in a long wait. */
 void bench_connect(bench *b, relmq__conn *conn, const char *name);
 
@@ -68,9 +77,13 @@ typedef struct bench_span {
 	double seconds;
 } bench_span;
 
+/** User and system time of a process; 0 when there is none. */
+int64_t bench_cpu_us(pid_t pid);
 /** `pid`: the program measured; 0: not started yet. */
 void bench_begin(const bench *b, bench_span *s, pid_t pid);
-/** Sets seconds; says rate, and processor time a message (which a busy machine blurs less). */
+/** Sets seconds and what each has used since. */
+void bench_measure(const bench *b, bench_span *s, pid_t pid);
+/** The same, and says rate, and processor time a message (which a busy machine blurs less). */
 void bench_end(const bench *b, bench_span *s, pid_t pid, const char *what, int64_t count);
 /** Wait until neither server has anything left to do, at most 20 s. */
 void bench_wait_quiet(const bench *b);

@@ -1,9 +1,13 @@
 /* latency.c - how long it takes from a commit to the effect, at a steady pace: transactions
  * that write a message by relmq/outbox.h, relmq-publisher, relmq-consumer with an sql handler.
+ * With --confirm: to the broker's confirm, without a consumer.
  *
  * A message's time begins right before its COMMIT is sent and ends with NOW(6) of the statement
  * that is its effect: the writer's COMMIT is inside, in place of the effect's own, which no
- * clock of the database shows. All of it is one machine's clock. */
+ * clock of the database shows. A confirm is timed on its way from the broker to the relay, by a
+ * tap between them: the row itself tells only when it was settled, which waits for company.
+ * All of it is one machine's clock. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,6 +17,7 @@
 #include "base/clock.h"
 #include "bench.h"
 #include "mq/topology.h"
+#include "tap.h"
 
 enum {
 	RATE_DEFAULT = 500,
@@ -26,33 +31,34 @@ enum {
 
 typedef struct sample {
 	int64_t committing_us, committed_us; /* of the wall clock */
-	int64_t effect_us;                   /* 0: none */
+	int64_t end_us;                      /* of the effect, or of the confirm; 0: none */
 } sample;
 
-static int64_t wall_us(void)
-{
-	struct timespec now;
-	(void) clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
+/* What the tap saw. Read by main only after the tap's end, but for the count. */
+typedef struct confirms {
+	sample *samples;
+	uint64_t count;
+	int64_t doubled;
+	_Atomic int64_t seen;
+} confirms;
 
-static bool ready(bench *b, relmq__conn *mq)
+static bool ready(bench *b, relmq__conn *mq, bool consumer)
 {
 	relmq_error err;
 	relmq__queue_info info = { 0 };
 	if (relmq__queue_inspect(mq, BENCH_QUEUE, &info, &err) != RELMQ_OK)
 		bench_die("%s", err.text);
-	return info.consumers > 0 &&
+	return (!consumer || info.consumers > 0) &&
 	    bench_number(b, "SELECT COUNT(*) FROM outbox_lease WHERE expires_at > NOW(6)") ==
 	    RELMQ__SHARDS;
 }
 
-static void await_ready(bench *b)
+static void await_ready(bench *b, bool consumer)
 {
 	relmq__conn mq;
 	int64_t end = relmq__now_ms() + READY_MS;
 	bench_connect(b, &mq, "bench");
-	while (!ready(b, &mq)) {
+	while (!ready(b, &mq, consumer)) {
 		if (relmq__now_ms() > end)
 			bench_die("the programs are not ready: see their logs");
 		bench_pause_ms(20);
@@ -75,9 +81,9 @@ static void write_one(bench *b, relmq_outbox *outbox, uint64_t n, sample *s)
 	bench_sql(b, "START TRANSACTION");
 	if (relmq_outbox_add(outbox, &m, NULL, &err) != RELMQ_OK)
 		bench_die("%s", err.text);
-	s->committing_us = wall_us();
+	s->committing_us = bench_wall_us();
 	bench_sql(b, "COMMIT");
-	s->committed_us = wall_us();
+	s->committed_us = bench_wall_us();
 }
 
 /* At fixed moments, whatever the one before took. */
@@ -121,8 +127,8 @@ static int64_t read_effects(bench *b, sample *samples, int64_t count)
 		int64_t n = strtoll(row[0], NULL, 10);
 		if (n >= count)
 			bench_die("an effect of no message: %lld", (long long) n);
-		again += samples[n].effect_us != 0;
-		samples[n].effect_us = strtoll(row[1], NULL, 10);
+		again += samples[n].end_us != 0;
+		samples[n].end_us = strtoll(row[1], NULL, 10);
 	}
 	mysql_free_result(res);
 	return again;
@@ -149,15 +155,15 @@ static int report(const sample *samples, int64_t count, int64_t doubled)
 	if (took == NULL || commit == NULL)
 		bench_die("out of memory");
 	for (int64_t i = 0; i < count; i++) {
-		if (samples[i].effect_us == 0)
+		if (samples[i].end_us == 0)
 			continue;
 		commit[n] = samples[i].committed_us - samples[i].committing_us;
-		took[n++] = samples[i].effect_us - samples[i].committing_us;
+		took[n++] = samples[i].end_us - samples[i].committing_us;
 	}
 	qsort(took, (size_t) n, sizeof(*took), by_value);
 	qsort(commit, (size_t) n, sizeof(*commit), by_value);
 	bench_say("of that the writer's COMMIT: median %.2f ms, 99th percentile %.2f ms; slowest"
-	          " message %.2f ms; effects that came twice: %lld",
+	          " message %.2f ms; what came twice: %lld",
 	    percentile_ms(commit, n, 50), percentile_ms(commit, n, 99), percentile_ms(took, n, 100),
 	    (long long) doubled);
 	(void) printf("{\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"lost\":%lld}\n",
@@ -167,27 +173,63 @@ static int report(const sample *samples, int64_t count, int64_t doubled)
 	return n == count && doubled == 0 ? 0 : 1;
 }
 
+static void on_confirm(void *arg, uint64_t n, int64_t wall_us)
+{
+	confirms *c = arg;
+	if (n >= c->count)
+		bench_die("a confirm of no message: %llu", (unsigned long long) n);
+	c->doubled += c->samples[n].end_us != 0;
+	c->samples[n].end_us = wall_us;
+	c->seen++;
+}
+
+static int64_t to_effect(bench *b, sample *samples, int64_t count, int64_t rate)
+{
+	bench_span span;
+	bench_fresh_queue(b, true);
+	pid_t publisher = bench_start(b, "relmq-publisher");
+	pid_t consumer = bench_start(b, "relmq-consumer");
+	await_ready(b, true);
+	bench_begin(b, &span, publisher);
+	write_all(b, samples, count, rate);
+	await_effects(b, count);
+	bench_end(b, &span, publisher, "publisher", count);
+	bench_stop(publisher, "relmq-publisher");
+	bench_stop(consumer, "relmq-consumer");
+	return read_effects(b, samples, count);
+}
+
+static int64_t to_confirm(bench *b, sample *samples, int64_t count, int64_t rate)
+{
+	bench_span span;
+	confirms c = { .samples = samples, .count = (uint64_t) count };
+	bench_fresh_queue(b, false);
+	bench_tap *tap = bench_tap_open(b, c.count, on_confirm, &c);
+	bench_configure(b, "", bench_tap_port(tap));
+	pid_t publisher = bench_start(b, "relmq-publisher");
+	await_ready(b, false);
+	bench_begin(b, &span, publisher);
+	write_all(b, samples, count, rate);
+	int64_t end = relmq__now_ms() + ARRIVE_MS;
+	while (c.seen < count && relmq__now_ms() < end)
+		bench_pause_ms(50);
+	bench_end(b, &span, publisher, "publisher", count);
+	bench_stop(publisher, "relmq-publisher");
+	bench_tap_close(tap);
+	return c.doubled;
+}
+
 int main(int argc, char **argv)
 {
 	bench b;
-	bench_span span;
+	bool confirm = bench_flag(&argc, argv, "--confirm");
 	int64_t rate = bench_operand(argc, argv, 1, RATE_DEFAULT, RATE_MAX);
 	int64_t count = rate * bench_operand(argc, argv, 2, SECONDS_DEFAULT, SECONDS_MAX);
 	sample *samples = calloc((size_t) count, sizeof(*samples));
 	if (samples == NULL)
 		bench_die("out of memory");
 	bench_open(&b);
-	bench_fresh_queue(&b, true);
-	pid_t publisher = bench_start(&b, "relmq-publisher");
-	pid_t consumer = bench_start(&b, "relmq-consumer");
-	await_ready(&b);
-	bench_begin(&b, &span, publisher);
-	write_all(&b, samples, count, rate);
-	await_effects(&b, count);
-	bench_end(&b, &span, publisher, "publisher", count);
-	bench_stop(publisher, "relmq-publisher");
-	bench_stop(consumer, "relmq-consumer");
-	int64_t doubled = read_effects(&b, samples, count);
+	int64_t doubled = (confirm ? to_confirm : to_effect)(&b, samples, count, rate);
 	bench_close(&b);
 	int status = report(samples, count, doubled);
 	free(samples);

@@ -9,9 +9,18 @@ usage() {
 	cat <<'USAGE'
 usage: run.sh NAME [ARGS]
 
-  relay [ROWS]                relmq-publisher beside a bare confirmed publisher (100000)
+  relay [OPTIONS] [ROWS]      relmq-publisher beside a bare confirmed publisher (100000)
+    --none                    also without an order
+    --hot-key                 also a tenth of the rows, all of one key
+    --relays N                also N relays together
+    --baseline                also the row-at-a-time design
   consumer [MESSAGES]         relmq-consumer beside a bare manual-ack consumer (100000)
   latency [RATE [SECONDS]]    from commit to effect (500 messages/s for 20 s)
+    --confirm                 from commit to the broker's confirm instead
+  idle [SECONDS]              relmq-publisher with nothing to do (20 s)
+  backlog [ROWS]              is the end of a large outbox sent as fast as its start (10000000)
+  crowd [PERCENT]             rows that are not to be sent, in the way of those that are
+                              (of 2 million SENT, 1 million scheduled, 400,000 held; 100 %)
 
 Environment:
   RELMQ_BUILD_DIR   folder with the programs (default build/release)
@@ -37,7 +46,7 @@ clean_up() {
 main() {
 	local name=${1:-} program
 	case $name in
-	relay | consumer | latency) ;;
+	relay | consumer | latency | idle | backlog | crowd) ;;
 	-h | --help | help)
 		usage
 		return 0
