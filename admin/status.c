@@ -6,6 +6,7 @@
 
 #include "admin/admin.h"
 #include "admin/outbox.h"
+#include "admin/status_relays.h"
 #include "base/duration.h"
 #include "base/program.h"
 #include "db/migrate.h"
@@ -25,7 +26,7 @@ typedef struct report {
 	int64_t oldest_us; /* -1: no row is ready */
 	int64_t held_keys;
 	int64_t free_shards;
-	MYSQL_RES *relays; /* owner, shards */
+	MYSQL_RES *relays; /* owner, shards, report */
 	int64_t inbox[INBOX_STATES];
 } report;
 
@@ -48,13 +49,9 @@ static relmq_code read_counts(
 
 static relmq_code read_relays(relmq__db *db, report *r, relmq_error *err)
 {
-	static const char relays[] =
-	    "SELECT owner, (SELECT COUNT(*) FROM outbox_lease l"
-	    " WHERE l.owner = r.owner AND l.expires_at > NOW(6))"
-	    " FROM outbox_relay r WHERE r.expires_at > NOW(6) ORDER BY owner";
 	static const char free_shards[] =
 	    "SELECT COUNT(*) FROM outbox_lease WHERE expires_at <= NOW(6)";
-	relmq_code code = relmq__db_query(db, relays, sizeof(relays) - 1, &r->relays, err);
+	relmq_code code = relmq__status_relays(db, &r->relays, err);
 	if (code == RELMQ_OK)
 		code = relmq__db_number(db, free_shards, 0, &r->free_shards, err);
 	return code;
@@ -103,8 +100,7 @@ static void print_text(const report *r)
 		(void) printf("  %-24s %12s\n", "oldest ready row", "none");
 	(void) printf("relays\n");
 	line("alive", (int64_t) mysql_num_rows(r->relays));
-	for (MYSQL_ROW row; (row = mysql_fetch_row(r->relays)) != NULL;)
-		(void) printf("  %-24s %12s shards\n", row[0], row[1]);
+	relmq__status_relays_print(r->relays);
 	line("shards without a relay", r->free_shards);
 	(void) printf("inbox\n");
 	for (int i = 0; i < INBOX_STATES; i++)
@@ -117,18 +113,6 @@ static void add_counts(relmq__buf *b, const char *const *names, const int64_t *c
 		relmq__buf_addf(
 		    b, "%s\"%s\":%lld", i > 0 ? "," : "{", names[i], (long long) counts[i]);
 	relmq__buf_adds(b, "}");
-}
-
-static void add_relays(relmq__buf *b, MYSQL_RES *relays)
-{
-	const char *between = "";
-	relmq__buf_adds(b, "[");
-	for (MYSQL_ROW row; (row = mysql_fetch_row(relays)) != NULL; between = ",") {
-		relmq__buf_addf(b, "%s{\"owner\":", between);
-		relmq__buf_add_json(b, row[0], mysql_fetch_lengths(relays)[0]);
-		relmq__buf_addf(b, ",\"shards\":%s}", row[1]);
-	}
-	relmq__buf_adds(b, "]");
 }
 
 static bool print_json(const report *r)
@@ -144,7 +128,7 @@ static bool print_json(const report *r)
 	else
 		relmq__buf_adds(&b, "null");
 	relmq__buf_adds(&b, ",\"relays\":");
-	add_relays(&b, r->relays);
+	relmq__status_relays_json(r->relays, &b);
 	relmq__buf_addf(&b, ",\"free_shards\":%lld,\"inbox\":", (long long) r->free_shards);
 	add_counts(&b, inbox_names, r->inbox, INBOX_STATES);
 	relmq__buf_adds(&b, "}\n");

@@ -2,6 +2,7 @@
  * charged nothing and keep their order, the others do not notice, and it comes back by
  * itself. And the rate limit. */
 #include <criterion/criterion.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,25 @@ static int64_t returned(void)
 	    " FROM outbox_relay");
 }
 
+/* A person sees which destination is left alone, and why. */
+static void expect_status(void)
+{
+	char *text = NULL;
+	char *const plain[] = { "status", NULL };
+	char *const json[] = { "status", "--json", NULL };
+	cr_expect_eq(env_run(&e, &text, "relmq", plain), 0);
+	cr_expect_not_null(strstr(text, "left alone: exchange \"\" routing key"), "%s", text);
+	cr_expect_not_null(strstr(text, "312 NO_ROUTE"), "%s", text);
+	free(text);
+	cr_expect_eq(env_run(&e, &text, "relmq", json), 0);
+	json_t *root = json_loads(text, 0, NULL);
+	json_t *relays = json_object_get(root, "relays");
+	json_t *report = json_object_get(json_array_get(relays, 0), "report");
+	cr_expect_eq(json_array_size(json_object_get(report, "breakers")), 1, "%s", text);
+	json_decref(root);
+	free(text);
+}
+
 /* Many probes later the rows have no more attempts than opened the breaker. */
 Test(breaker, an_outage_of_a_destination_uses_up_nobodys_attempts)
 {
@@ -64,6 +84,7 @@ Test(breaker, an_outage_of_a_destination_uses_up_nobodys_attempts)
 	cr_expect_eq(attempts_charged(), AFTER);
 	cr_expect_eq(env_number(&e, "SELECT COUNT(*) FROM message_outbox WHERE status = 3"), 0);
 	cr_expect_eq(outbox_rows(&e), 2000);
+	expect_status();
 	env_declare(&e, down, NULL);
 	EVENTUALLY(SOON_MS, outbox_rows(&e) == 0);
 	expect_stopped();
