@@ -262,6 +262,19 @@ static relmq_code take_tls(parts *p, bool enabled, relmq__tls_settings *t)
 	return RELMQ_OK;
 }
 
+/* A host that is named stands for the whole list. */
+static void take_host(parts *p, char **host, char ***hosts, size_t *count)
+{
+	if (p->host == NULL)
+		return;
+	for (size_t i = 0; i < *count; i++)
+		free((*hosts)[i]);
+	free(*hosts);
+	*hosts = NULL;
+	*count = 0;
+	take(host, &p->host);
+}
+
 relmq_code relmq__uri_rabbitmq(const char *uri, relmq__rabbitmq_settings *s, relmq_error *err)
 {
 	bool tls = strncasecmp(uri, "amqps:", 6) == 0;
@@ -273,14 +286,14 @@ relmq_code relmq__uri_rabbitmq(const char *uri, relmq__rabbitmq_settings *s, rel
 	    (p.tls != NULL || p.verify != NULL || p.ca_file != NULL || p.cert_file != NULL ||
 	        p.key_file != NULL))
 		rc = refuse(&p, "query", "is about TLS, which is amqps://");
+	if (rc == RELMQ_OK && p.port == 0 && tls && !s->tls.enabled)
+		p.port = relmq__settings_amqp_port(tls);
 	if (rc == RELMQ_OK)
 		rc = take_tls(&p, tls, &s->tls);
 	if (rc == RELMQ_OK) {
-		if (p.port == 0 && tls)
-			p.port = relmq__settings_amqp_port(tls);
 		take(&s->user, &p.user);
 		take(&s->password, &p.password);
-		take(&s->host, &p.host);
+		take_host(&p, &s->host, &s->hosts, &s->host_count);
 		take(&s->vhost, &p.path);
 		s->port = p.port != 0 ? p.port : s->port;
 	}
@@ -297,7 +310,7 @@ relmq_code relmq__uri_mysql(const char *uri, relmq__mysql_settings *s, relmq_err
 	if (rc == RELMQ_OK) {
 		take(&s->user, &p.user);
 		take(&s->password, &p.password);
-		take(&s->host, &p.host);
+		take_host(&p, &s->host, &s->hosts, &s->host_count);
 		take(&s->database, &p.path);
 		s->port = p.port != 0 ? p.port : s->port;
 	}

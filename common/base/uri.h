@@ -7,7 +7,8 @@
  * amqps is TLS, on port 5671 if none is named; for mysql a query says so. In it may stand
  * cacertfile, certfile, keyfile (PEM files), verify=verify_peer (or verify_none), tls=on.
  *
- * Every part may be left out and then keeps what the settings have, but for the vhost: no
+ * Every part may be left out and then keeps what the settings have (TLS too: amqp:// does not
+ * turn it off; a host takes the place of a whole list), but for the vhost: no
  * path and "/" alone both mean the vhost "/"; "/%2F" is the same in full, "/a%2Fb" is "a/b".
  * Every part is percent-decoded, to any byte but NUL. What has a meaning in an address (/ ? #
  * @ [ ] % and space) must be encoded in a part. An IPv6 address stands in brackets. */

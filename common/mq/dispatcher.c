@@ -193,14 +193,12 @@ static relmq_code check_place(const relmq__dispatcher *d, const amqp_frame_t *f,
 	    (method && f->payload.method.id >> 16 == CONNECTION_CLASS);
 	if (f->channel != (of_connection ? 0 : RELMQ__CHANNEL))
 		return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY,
-		    "rabbitmq %s:%lld sent a frame on channel %u where it has no place",
-		    d->conn->settings->host, (long long) d->conn->settings->port,
-		    (unsigned) f->channel);
+		    "rabbitmq %.80s sent a frame on channel %u where it has no place",
+		    d->conn->hosts.text, (unsigned) f->channel);
 	if (d->pending != 0 && method && !of_connection &&
 	    f->payload.method.id != AMQP_CHANNEL_CLOSE_METHOD)
 		return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY,
-		    "rabbitmq %s:%lld broke off a message", d->conn->settings->host,
-		    (long long) d->conn->settings->port);
+		    "rabbitmq %.80s broke off a message", d->conn->hosts.text);
 	return RELMQ_OK;
 }
 

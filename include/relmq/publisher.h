@@ -43,6 +43,8 @@ typedef struct relmq_publisher_opts {
 	                          * sections mysql, rabbitmq and publisher have an effect    */
 	const char *amqp_uri;    /* on top of it: amqp://user:pass@host:port/vhost           */
 	const char *mysql_dsn;   /* on top of it: mysql://user:pass@host:port/database       */
+	/* Both as in consumer.h, with TLS: amqps://, and ?tls=on&cacertfile=/ca.pem. Lists of
+	 * servers stand in a configuration; a host that an address names takes their place. */
 } relmq_publisher_opts;
 #define RELMQ_PUBLISHER_OPTS_INIT                        \
 	{                                                \

@@ -98,6 +98,29 @@ Test(uri, amqps_is_tls_on_its_own_port_and_a_query_names_files)
 	relmq__settings_free(&s);
 }
 
+Test(uri, on_top_of_a_configuration)
+{
+	relmq__settings s;
+	relmq_error err = RELMQ_ERROR_INIT;
+	cr_assert_eq(relmq__settings_parse(&s,
+	                 "{\"rabbitmq\":{\"hosts\":[\"a\",\"b\"],\"port\":5999,"
+	                 "\"tls\":{\"enabled\":true}},\"mysql\":{\"hosts\":[\"c\"]}}",
+	                 &err),
+	    RELMQ_OK, "%s", err.text);
+	cr_assert_eq(relmq__uri_rabbitmq("amqp:///v", &s.rabbitmq, NULL), RELMQ_OK);
+	cr_expect_eq(s.rabbitmq.host_count, 2, "no host is named: the list stays");
+	cr_assert_eq(relmq__uri_rabbitmq("amqp://h", &s.rabbitmq, NULL), RELMQ_OK);
+	cr_expect_eq(s.rabbitmq.host_count, 0);
+	cr_expect_str_eq(s.rabbitmq.host, "h");
+	cr_expect(s.rabbitmq.tls.enabled, "an address without s made it plain text");
+	cr_assert_eq(relmq__uri_rabbitmq("amqps://h", &s.rabbitmq, NULL), RELMQ_OK);
+	cr_expect_eq(s.rabbitmq.port, 5999);
+	cr_assert_eq(relmq__uri_mysql("mysql://m", &s.mysql, NULL), RELMQ_OK);
+	cr_expect_eq(s.mysql.host_count, 0);
+	cr_expect_str_eq(s.mysql.host, "m");
+	relmq__settings_free(&s);
+}
+
 Test(uri, a_query_turns_tls_on_for_mysql)
 {
 	static const char *const uris[] = { "mysql://h/d?tls=on", "mysql://h/d?verify=verify_peer",
