@@ -181,6 +181,39 @@ Test(connections, a_database_that_turned_read_only_is_left_and_nothing_is_lost)
 		gate_stop(&doors[i]);
 }
 
+/* SIGNAL makes the server say anything: that it is no member of its cluster any more, or what
+ * is no reason to go. */
+Test(connections, a_session_says_when_to_leave_its_server)
+{
+	static const struct {
+		const char *sql;
+		bool leave;
+	} words[] = {
+		{ "SIGNAL SQLSTATE '08S01' SET MYSQL_ERRNO = 1047", true },
+		{ "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213", false },
+		{ "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114", false },
+		{ "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290", true },
+	};
+	relmq__db db = { 0 };
+	relmq_error err = RELMQ_ERROR_INIT;
+	char first[64], second[64];
+	(void) snprintf(
+	    second, sizeof(second), "localhost:%lld", (long long) e.settings.mysql.port);
+	db_hosts(address(first, e.settings.mysql.port), second);
+	const char *at = first;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		cr_assert_eq(relmq__db_open(&db, &e.settings.mysql, LOCK_WAIT_S, &err), RELMQ_OK,
+		    "%s", err.text);
+		cr_expect_str_eq(db.hosts.text, at, "before %s", words[i].sql);
+		cr_expect_eq(relmq__db_execf(&db, NULL, &err, "%s", words[i].sql), RELMQ_EDB);
+		cr_expect_eq(
+		    strstr(err.text, at) != NULL, relmq__db_is_outage(db.class), "%s", err.text);
+		if (words[i].leave)
+			at = at == first ? second : first;
+		relmq__db_close(&db);
+	}
+}
+
 static void stop_consumer(void)
 {
 	proc_kill(&consumer);
