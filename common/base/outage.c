@@ -36,8 +36,9 @@ void relmq__outage_failed(relmq__outage *o, const relmq_error *err)
 void relmq__outage_over(relmq__outage *o)
 {
 	if (o->down)
-		LOG_INFO(o->subject, "%s is back after %lld ms", o->what,
-		    (long long) (relmq__now_ms() - o->since_ms));
+		LOG_INFO(o->subject, "%s is back after %lld ms%s%s", o->what,
+		    (long long) (relmq__now_ms() - o->since_ms), o->where != NULL ? ", on " : "",
+		    o->where != NULL ? o->where : "");
 	o->down = false;
 	o->told_count = 0;
 	o->retry_at_ms = 0;

@@ -383,12 +383,25 @@ Test(connections, vhosts_with_slashes)
 
 /* --- IPv6 (K03) --------------------------------------------------------------------------------- */
 
+/* The stack listens on ::1 under the same condition. */
+static bool has_ipv6(void)
+{
+	char line[128];
+	bool found = false;
+	FILE *f = fopen("/proc/net/if_inet6", "r");
+	while (f != NULL && !found && fgets(line, sizeof(line), f) != NULL)
+		found = strncmp(line, "00000000000000000000000000000001 ", 33) == 0;
+	if (f != NULL)
+		(void) fclose(f);
+	return found;
+}
+
 Test(connections, ipv6)
 {
 	relmq_error err = RELMQ_ERROR_INIT;
 	char uri[256], at[2][64];
-	if (access("/proc/net/if_inet6", R_OK) != 0)
-		cr_skip_test("there is no IPv6 here");
+	if (!has_ipv6())
+		cr_skip_test("there is no ::1 here");
 	(void) snprintf(uri, sizeof(uri), "amqp://%s:%s@[::1]:%lld/%%2F", e.settings.rabbitmq.user,
 	    e.settings.rabbitmq.password, (long long) e.settings.rabbitmq.port);
 	cr_assert_eq(
