@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/outage.h"
 #include "db/migrate.h"
+#include "publisher/purge.h"
 #include "publisher/relay.h"
 #include "publisher/report.h"
 #include "publisher/settle.h"
@@ -43,6 +44,7 @@ typedef struct store {
 	relmq__db db;
 	relmq__sweep sweep;
 	relmq__report report;
+	relmq__purge purge;
 	relmq__outage outage;
 	pile confirmed, refused;
 	size_t room;        /* rows that may be out at once                 */
@@ -337,6 +339,8 @@ static relmq_code work(store *s, relmq_error *err)
 		code = settle(s, err);
 	if (code == RELMQ_OK && may_sweep(s))
 		code = sweep(s, err);
+	if (code == RELMQ_OK && s->stop_by_ms == 0)
+		code = relmq__purge_tick(&s->purge, &s->db, &s->relay->lease, s->settings, err);
 	return code;
 }
 
@@ -408,6 +412,7 @@ static void fini(store *s)
 	free_pile(s, &s->refused);
 	relmq__sweep_free(&s->sweep);
 	relmq__report_free(&s->report);
+	relmq__purge_free(&s->purge);
 	relmq__buf_free(&s->sql);
 	relmq__db_close(&s->db);
 }

@@ -57,6 +57,7 @@ Test(settings, the_documented_defaults)
 	cr_expect_eq(s.publisher.max_attempts, 10);
 	cr_expect_eq(s.publisher.max_message_bytes, 16 << 20);
 	cr_expect_not(s.publisher.keep_sent);
+	cr_expect_eq(s.publisher.sent_retention_ms, INT64_C(7) * 86400 * 1000);
 	cr_expect_eq(s.consumer.workers, 2);
 	cr_expect_eq(s.consumer.batch_max, 100);
 	cr_expect_eq(s.consumer.prefetch, 0);
