@@ -177,7 +177,7 @@ static void on_method(fake *f, amqp_method_number_t id, const char *args, size_t
 		relmq__buf_add(&f->client, args, len);
 		if (answers(f, FAKE_TUNE))
 			(void) fake_method(
-			    f, 0, AMQP_CONNECTION_TUNE_METHOD, "wlw", 0, FRAME_MAX, HEARTBEAT_S);
+			    f, 0, AMQP_CONNECTION_TUNE_METHOD, "wlw", 0, f->frame_max, HEARTBEAT_S);
 	} else if (id == AMQP_CONNECTION_OPEN_METHOD) {
 		f->open = answers(f, FAKE_OPEN_OK);
 		if (f->open)
@@ -230,6 +230,8 @@ static size_t take_frame(fake *f, const char *at, size_t len)
 		    size - FRAME_HEAD - 5);
 	else if (type == AMQP_FRAME_HEADER || type == AMQP_FRAME_BODY)
 		content(f, type, payload, size - FRAME_HEAD - 1);
+	else if (type == AMQP_FRAME_HEARTBEAT)
+		f->heartbeats++;
 	return size;
 }
 
@@ -314,6 +316,8 @@ void fake_start(fake *f)
 	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	f->fd = -1;
 	f->silent_from = FAKE_ALL;
+	if (f->frame_max == 0)
+		f->frame_max = FRAME_MAX;
 	(void) pthread_mutexattr_init(&recursive);
 	(void) pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
 	(void) pthread_mutex_init(&f->lock, &recursive);

@@ -40,6 +40,7 @@ typedef struct fake {
 	/* set before fake_start(), or left zero */
 	void (*on_publish)(void *arg, const fake_publish *p); /* on the broker's thread, locked */
 	void *arg;
+	uint32_t frame_max; /* what it asks for at login, and cuts its own bodies to; 0: 131072 */
 	/* to be read */
 	int64_t port;
 	/* the broker's own */
@@ -51,7 +52,7 @@ typedef struct fake {
 	bool open, selected, channel_closing, connection_closing; /* of the caller of the moment */
 	fake_answer silent_from;
 	size_t piece;
-	int callers, session, closes_ok;
+	int callers, session, closes_ok, heartbeats;
 	uint64_t tag;
 	int64_t heartbeat_due_ms;
 	relmq__buf in, out, client; /* client: the last start-ok, raw */
@@ -68,9 +69,10 @@ void fake_stop(fake *f);
 /** The next publish, in the order of arrival; NULL: none within `ms`. */
 const fake_publish *fake_next(fake *f, int64_t ms);
 size_t fake_published(fake *f);
-int fake_callers(fake *f);   /* connections that were made                       */
-int fake_session(fake *f);   /* openings of a channel                            */
-int fake_closes_ok(fake *f); /* closes of ours, channel or connection, that were answered */
+int fake_callers(fake *f);    /* connections that were made                       */
+int fake_session(fake *f);    /* openings of a channel                            */
+int fake_closes_ok(fake *f);  /* closes of ours, channel or connection, that were answered */
+int fake_heartbeats(fake *f); /* of the client */
 /** Did the client announce this capability at login? */
 bool fake_announced(fake *f, const char *capability);
 

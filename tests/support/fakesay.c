@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "support/fakebroker.h"
 
-enum { CHANNEL = 1, FRAME_END = 0xCE };
+enum { CHANNEL = 1, FRAME_END = 0xCE, FRAME_OVERHEAD = 8 };
 
 /* --- frames ----------------------------------------------------------------------------- */
 
@@ -125,10 +125,12 @@ bool fake_return_bare(fake *f, const fake_publish *p, int code, const char *text
 bool fake_return(fake *f, const fake_publish *p, int code, const char *text)
 {
 	fake_lock(f);
+	size_t part = f->frame_max - FRAME_OVERHEAD;
 	bool ok = fake_return_bare(f, p, code, text) &&
-	    fake_frame(f, AMQP_FRAME_HEADER, CHANNEL, p->header.data, p->header.len) &&
-	    (p->body.len == 0 ||
-	        fake_frame(f, AMQP_FRAME_BODY, CHANNEL, p->body.data, p->body.len));
+	    fake_frame(f, AMQP_FRAME_HEADER, CHANNEL, p->header.data, p->header.len);
+	for (size_t at = 0; ok && at < p->body.len; at += part)
+		ok = fake_frame(f, AMQP_FRAME_BODY, CHANNEL, p->body.data + at,
+		    p->body.len - at < part ? p->body.len - at : part);
 	fake_unlock(f);
 	return ok;
 }
@@ -281,6 +283,11 @@ int fake_session(fake *f)
 int fake_closes_ok(fake *f)
 {
 	return read_count(f, &f->closes_ok);
+}
+
+int fake_heartbeats(fake *f)
+{
+	return read_count(f, &f->heartbeats);
 }
 
 /* A boolean field of a table: its name, 't', 1. */
