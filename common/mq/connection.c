@@ -196,6 +196,12 @@ static relmq_code connect_socket(relmq__conn *c, relmq_error *err)
 	return c->watched ? RELMQ_OK : relmq__fail_nomem(err);
 }
 
+/* Smaller ones hold no message, and old versions of rabbitmq-c agree to them. */
+static bool has_frames(const relmq__conn *c)
+{
+	return amqp_get_frame_max(c->state) >= AMQP_FRAME_MIN_SIZE;
+}
+
 static relmq_code log_in(relmq__conn *c, const char *name, relmq_error *err)
 {
 	struct timeval bound = to_timeval(c->settings->connect_timeout_ms);
@@ -204,8 +210,13 @@ static relmq_code log_in(relmq__conn *c, const char *name, relmq_error *err)
 	relmq__conn_begin(c);
 	amqp_rpc_reply_t reply = login(c, name);
 	relmq__conn_end(c);
-	if (reply.reply_type == AMQP_RESPONSE_NORMAL)
+	if (reply.reply_type == AMQP_RESPONSE_NORMAL && has_frames(c))
 		return relmq__conn_reopen_channel(c, err);
+	if (reply.reply_type == AMQP_RESPONSE_NORMAL)
+		return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY,
+		    "rabbitmq %s:%lld wants frames of %d bytes: AMQP's least is %d",
+		    c->settings->host, (long long) c->settings->port, amqp_get_frame_max(c->state),
+		    AMQP_FRAME_MIN_SIZE);
 	char doing[96];
 	(void) snprintf(doing, sizeof(doing), "log in as %s", c->settings->user);
 	return relmq__conn_fail_reply(c, reply, doing, err);
