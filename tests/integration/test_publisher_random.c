@@ -65,6 +65,9 @@ typedef struct model {
 	size_t open_count;
 	unsigned published, ticks, blocked_until;
 	bool calm;
+	bool ordered; /* ordering: "key" */
+	const fake_publish *swallowed;
+	int swallows;    /* confirms that will never come, until the relay gives up waiting */
 	bool breakers;   /* what a destination refuses may be charged to nobody */
 	char wrong[512]; /* the first promise that was broken */
 	char *trace;
@@ -163,7 +166,7 @@ static void check_publish(const row *r, int session)
 		wrong(r, "goes twice at a time", NULL);
 	if (r->impossible || (r->sure >= MAX_ATTEMPTS && !m.breakers))
 		wrong(r, "is abandoned, and goes", NULL);
-	for (size_t i = 0; i < m.written; i++)
+	for (size_t i = 0; m.ordered && i < m.written; i++)
 		if (r->key >= 0 && m.rows[i].key == r->key && &m.rows[i] != r)
 			check_order(r, &m.rows[i], session);
 }
@@ -216,6 +219,8 @@ static bool answer_multiple(const fake_publish *p, verdict v)
 	for (size_t i = 0; i < m.open_count; i++)
 		if (m.open[i]->tag <= p->tag && plan(row_of(m.open[i])) != v)
 			return false;
+	if (m.swallowed != NULL && m.swallowed->session == p->session)
+		return false;
 	if (v > NACK || !fake_confirm(&f, p, true, v == ACK))
 		return false;
 	for (size_t i = m.open_count; i-- > 0;) {
@@ -269,6 +274,11 @@ static void strike(unsigned event)
 		tell("  blocked\n");
 		(void) fake_blocked(&f, true);
 		m.blocked_until = m.ticks + 1 + draw(OF_CHOICE, m.published, 0, 40);
+	} else if (event < 20 && m.swallows > 0 && m.open_count > 0) {
+		m.swallowed = m.open[0];
+		tell("  %s: never\n", m.swallowed->id);
+		forget_open(0);
+		m.swallows--;
 	}
 }
 
@@ -448,6 +458,8 @@ static void begin(unsigned seed, unsigned steps, bool keep_sent)
 	m.seed = seed;
 	m.steps = steps;
 	m.breakers = seed % 3 == 0;
+	m.ordered = seed % 5 != 0;
+	m.swallows = seed % 4 == 1;
 	m.story = open_memstream(&m.trace, &m.trace_len);
 	for (int n = 0; n < ROWS; n++)
 		invent_row(n);
@@ -456,10 +468,10 @@ static void begin(unsigned seed, unsigned steps, bool keep_sent)
 	e.settings.rabbitmq.port = f.port;
 	env_config(&e,
 	    "\"publisher\":{\"window\":%u,\"retry_delays\":[\"1ms\",\"5ms\"],\"max_attempts\":%d,"
-	    "\"confirm_timeout\":\"20s\",\"breaker_after\":%d,\"breaker_pause\":\"5ms\","
+	    "\"ordering\":\"%s\",\"confirm_timeout\":\"%ds\",\"breaker_after\":%d,\"breaker_pause\":\"5ms\","
 	    "\"breaker_pause_max\":\"40ms\",\"keep_sent\":%s}",
-	    1 + draw(OF_ROW, ROWS, 0, 20), MAX_ATTEMPTS, m.breakers ? 3 : 0,
-	    keep_sent ? "true" : "false");
+	    1 + draw(OF_ROW, ROWS, 0, 20), MAX_ATTEMPTS, m.ordered ? "key" : "none",
+	    m.swallows > 0 ? 1 : 20, m.breakers ? 3 : 0, keep_sent ? "true" : "false");
 	cr_assert_eq(relmq__settings_load(&settings, e.config, &err), RELMQ_OK, "%s", err.text);
 	env_sql(&e, "DELETE FROM message_outbox");
 	write_batch();
