@@ -257,6 +257,8 @@ static void answer_some(unsigned chance)
 /* What befalls the connection, about once in a dozen publishes. */
 static void strike(unsigned event)
 {
+	if (m.swallowed != NULL && m.swallowed->session == fake_session(&f))
+		return; /* the relay ends this one */
 	if (event < 2) {
 		end_session(TORN, "reset");
 		fake_reset(&f);
