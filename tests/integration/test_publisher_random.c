@@ -23,6 +23,9 @@ enum {
 	BATCHES = 3, /* that the rows are written in */
 	KEYS = 6,
 	DESTINATIONS = 3,
+	DOWN_FROM =
+	    10, /* publishes, between which a destination refuses all, if there are breakers */
+	DOWN_UNTIL = 120,
 	STEPS = 250, /* publishes, after which the broker behaves */
 	ROUGH_MS = 2500,
 	STALLED_MS = 30000,
@@ -192,6 +195,9 @@ static verdict plan(const row *r)
 {
 	if (m.calm)
 		return ACK;
+	if (m.breakers && r->destination == 0 && m.published >= DOWN_FROM &&
+	    m.published < DOWN_UNTIL)
+		return RETURN_ACK;
 	unsigned x = draw(OF_PUBLISH, (unsigned) (r - m.rows), (unsigned) r->publishes, 100);
 	if (r->unlucky)
 		x = 80 + x % 20;
@@ -470,8 +476,8 @@ static void begin(unsigned seed, unsigned steps, bool keep_sent)
 	e.settings.rabbitmq.port = f.port;
 	env_config(&e,
 	    "\"publisher\":{\"window\":%u,\"retry_delays\":[\"1ms\",\"5ms\"],\"max_attempts\":%d,"
-	    "\"ordering\":\"%s\",\"confirm_timeout\":\"%ds\",\"breaker_after\":%d,\"breaker_pause\":\"5ms\","
-	    "\"breaker_pause_max\":\"40ms\",\"keep_sent\":%s}",
+	    "\"ordering\":\"%s\",\"confirm_timeout\":\"%ds\",\"breaker_after\":%d,\"breaker_pause\":\"20ms\","
+	    "\"breaker_pause_max\":\"80ms\",\"keep_sent\":%s}",
 	    1 + draw(OF_ROW, ROWS, 0, 20), MAX_ATTEMPTS, m.ordered ? "key" : "none",
 	    m.swallows > 0 ? 1 : 20, m.breakers ? 3 : 0, keep_sent ? "true" : "false");
 	cr_assert_eq(relmq__settings_load(&settings, e.config, &err), RELMQ_OK, "%s", err.text);
