@@ -214,9 +214,8 @@ static relmq_code log_in(relmq__conn *c, const char *name, relmq_error *err)
 		return relmq__conn_reopen_channel(c, err);
 	if (reply.reply_type == AMQP_RESPONSE_NORMAL)
 		return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY,
-		    "rabbitmq %s:%lld wants frames of %d bytes: AMQP's least is %d",
-		    c->settings->host, (long long) c->settings->port, amqp_get_frame_max(c->state),
-		    AMQP_FRAME_MIN_SIZE);
+		    "rabbitmq %.80s wants frames of %d bytes: AMQP's least is %d", c->hosts.text,
+		    amqp_get_frame_max(c->state), AMQP_FRAME_MIN_SIZE);
 	char doing[96];
 	(void) snprintf(doing, sizeof(doing), "log in as %s", c->settings->user);
 	return relmq__conn_fail_reply(c, reply, doing, err);
