@@ -178,7 +178,8 @@ void relmq_consumer_stop(relmq_consumer *c)
 
 void relmq_consumer_close(relmq_consumer *c)
 {
-	if (c == NULL)
+	/* Where handlers outlived run() the memory is theirs, until the process ends. */
+	if (c == NULL || !relmq__engine_free(&c->engine))
 		return;
 	for (size_t i = 0; i < c->engine.queue_count; i++)
 		relmq__handler_close(c->engine.queues[i].handler);

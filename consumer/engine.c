@@ -36,8 +36,9 @@ void relmq__engine_fail(relmq__engine *e, const relmq_error *err)
 void relmq__engine_stop(relmq__engine *e)
 {
 	atomic_store(&e->stop, true);
-	if (e->finished != NULL)
-		relmq__queue_wake(e->finished);
+	relmq__queue *queue = atomic_load(&e->to_wake);
+	if (queue != NULL) /* else run has not begun, and looks at `stop` before it sleeps */
+		relmq__queue_wake(queue);
 }
 
 static size_t prefetch_of(const relmq__consumer_settings *s)
@@ -52,7 +53,9 @@ static bool make_queues(relmq__engine *e)
 	e->prefetch = prefetch_of(&e->settings->consumer);
 	e->room = e->prefetch * e->queue_count * ROOM_FACTOR;
 	e->to_outlet = relmq__queue_new(e->room);
-	e->finished = relmq__queue_new(e->room);
+	if (e->finished == NULL)
+		e->finished = relmq__queue_new(e->room);
+	atomic_store(&e->to_wake, e->finished);
 	e->workers = calloc((size_t) e->settings->consumer.workers, sizeof(*e->workers));
 	if (e->to_outlet == NULL || e->finished == NULL || e->workers == NULL)
 		return false;
@@ -94,13 +97,11 @@ static void join_threads(relmq__engine *e)
 	(void) pthread_join(e->outlet_thread, NULL);
 }
 
+/* All but `finished`: a stop may still be waking it. */
 static void free_queues(relmq__engine *e)
 {
-	relmq__queue *finished = e->finished;
-	e->finished = NULL; /* a stop that comes from now on finds nothing to wake */
-	for (relmq_delivery *d; finished != NULL && (d = relmq__queue_pop(finished)) != NULL;)
+	for (relmq_delivery *d; e->finished != NULL && (d = relmq__queue_pop(e->finished)) != NULL;)
 		relmq__delivery_free(d);
-	relmq__queue_free(finished);
 	relmq__queue_free(e->to_outlet);
 	for (size_t i = 0; e->workers != NULL && i < (size_t) e->settings->consumer.workers; i++)
 		relmq__queue_free(e->workers[i].in);
@@ -138,4 +139,13 @@ relmq_code relmq__engine_run(relmq__engine *e, relmq_error *err)
 		return e->fatal_error.code;
 	}
 	return code;
+}
+
+bool relmq__engine_free(relmq__engine *e)
+{
+	if (e->worker_count > 0)
+		return false;
+	relmq__queue_free(e->finished);
+	e->finished = NULL;
+	return true;
 }

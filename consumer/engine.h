@@ -50,14 +50,15 @@ struct relmq__engine {
 	relmq__worker *workers;
 	size_t worker_count;
 	pthread_t outlet_thread;
-	relmq__queue *to_outlet;     /* relmq_delivery *, from workers */
-	relmq__queue *finished;      /* relmq_delivery *, to intake    */
-	_Atomic uint64_t generation; /* of intake's channel; 0: none open              */
-	_Atomic unsigned workers_up; /* with a database session                        */
-	atomic_bool stop;            /* asked to drain                                       */
-	atomic_bool draining;        /* workers finish what runs and drop what waits         */
-	atomic_bool quit;            /* threads end                                          */
-	atomic_bool fatal;           /* nothing helps but a person: fatal_error says what    */
+	relmq__queue *to_outlet;         /* relmq_delivery *, from workers */
+	relmq__queue *finished;          /* relmq_delivery *, to intake    */
+	_Atomic(relmq__queue *) to_wake; /* that, once it is there: for who stops us */
+	_Atomic uint64_t generation;     /* of intake's channel; 0: none open              */
+	_Atomic unsigned workers_up;     /* with a database session                        */
+	atomic_bool stop;                /* asked to drain                                       */
+	atomic_bool draining;            /* workers finish what runs and drop what waits         */
+	atomic_bool quit;                /* threads end                                          */
+	atomic_bool fatal;               /* nothing helps but a person: fatal_error says what    */
 	relmq_error fatal_error;
 	relmq__engine_stats stats;
 };
@@ -65,8 +66,10 @@ struct relmq__engine {
 /** Run until relmq__engine_stop(). settings, queues and queue_count are set; the rest is zero.
  *  After RELMQ_ETIMEDOUT threads still run handlers: the process must end, nothing may be freed. */
 RELMQ_CHECK relmq_code relmq__engine_run(relmq__engine *e, relmq_error *err);
-/** Any thread; async-signal-safe; may come before run. */
+/** Any thread; async-signal-safe; may come before run, and until free. */
 void relmq__engine_stop(relmq__engine *e);
+/** After run. False: handlers outlived it and still use the engine, which must stay where it is. */
+bool relmq__engine_free(relmq__engine *e);
 
 /** Nobody waits for this delivery any more: its channel is gone, or we are stopping. */
 bool relmq__engine_stale(const relmq__engine *e, const relmq_delivery *d);
