@@ -14,13 +14,13 @@
 #include "base/error.h"
 #include "base/uuid.h"
 #include "db/session.h"
-#include "publisher/outbox_headers.h"
+#include "publisher/outbox_json.h"
 
 enum {
 	SHORT_MAX = 255,      /* AMQP short string                                           */
 	BODY_MAX = 512 << 20, /* RabbitMQ's own upper bound for max_message_size             */
 	IDENTIFIER_MAX = 64,  /* MySQL's, for a database and for a table                     */
-	PARAMETERS = 9
+	PARAMETERS = 10
 };
 
 static const int64_t delay_max_ms = INT64_C(10) * 365 * 86400 * 1000;
@@ -30,7 +30,7 @@ struct relmq_outbox {
 	char *sql;
 	MYSQL_STMT *stmt;         /* NULL until first use                      */
 	unsigned long connection; /* mysql_thread_id() that `stmt` was made on */
-	relmq__buf headers;
+	relmq__buf headers, properties;
 };
 
 /* --- open and close ---------------------------------------------------------------- */
@@ -54,8 +54,8 @@ static char *insert_statement(const char *table)
 	static const char fmt[] =
 	    "INSERT INTO `%.*s%s%s` (msg_id, business_key, exchange, routing_key, type, "
 	    "content_type,"
-	    " headers, payload, next_retry_at)"
-	    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
+	    " headers, properties, payload, next_retry_at)"
+	    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
 	char *sql = NULL;
 	int first = (int) strcspn(table, ".");
 	bool qualified = table[first] == '.';
@@ -105,6 +105,7 @@ void relmq_outbox_close(relmq_outbox *ob)
 		return;
 	forget_statement(ob);
 	relmq__buf_free(&ob->headers);
+	relmq__buf_free(&ob->properties);
 	free(ob->sql);
 	free(ob);
 }
@@ -252,6 +253,13 @@ static void bind_bytes(MYSQL_BIND *b, const void *bytes, size_t n)
 	b->buffer_length = (unsigned long) n;
 }
 
+/* MySQL makes no JSON of bytes. None is NULL. */
+static void bind_json(MYSQL_BIND *b, const relmq__buf *text)
+{
+	bind_bytes(b, text->data, text->len);
+	b->buffer_type = text->len > 0 ? MYSQL_TYPE_STRING : MYSQL_TYPE_NULL;
+}
+
 static bool bind_all(relmq_outbox *ob, const relmq_msg *m, const char *id, int64_t *delay_us)
 {
 	MYSQL_BIND b[PARAMETERS];
@@ -262,13 +270,11 @@ static bool bind_all(relmq_outbox *ob, const relmq_msg *m, const char *id, int64
 	bind_bytes(&b[3], m->routing_key, strlen(m->routing_key));
 	bind_bytes(&b[4], m->type, strlen(m->type));
 	bind_bytes(&b[5], m->content_type, strlen(m->content_type));
-	bind_bytes(&b[6], ob->headers.data, ob->headers.len);
-	b[6].buffer_type = MYSQL_TYPE_STRING; /* MySQL makes no JSON of bytes */
-	if (m->header_count == 0)
-		b[6].buffer_type = MYSQL_TYPE_NULL;
-	bind_bytes(&b[7], m->body != NULL ? m->body : "", m->body_len);
-	b[8].buffer_type = m->delay_ms > 0 ? MYSQL_TYPE_LONGLONG : MYSQL_TYPE_NULL;
-	b[8].buffer = delay_us;
+	bind_json(&b[6], &ob->headers);
+	bind_json(&b[7], &ob->properties);
+	bind_bytes(&b[8], m->body != NULL ? m->body : "", m->body_len);
+	b[9].buffer_type = m->delay_ms > 0 ? MYSQL_TYPE_LONGLONG : MYSQL_TYPE_NULL;
+	b[9].buffer = delay_us;
 	return mysql_stmt_bind_param(ob->stmt, b) == 0;
 }
 
@@ -311,6 +317,8 @@ relmq_code relmq_outbox_add(
 		code = check_message(&m, err);
 	if (code == RELMQ_OK)
 		code = relmq__outbox_headers(&ob->headers, &m, err);
+	if (code == RELMQ_OK)
+		code = relmq__outbox_properties(&ob->properties, &m, err);
 	if (code == RELMQ_OK)
 		code = check_transaction(ob->db, err);
 	if (code != RELMQ_OK)

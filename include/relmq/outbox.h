@@ -53,10 +53,15 @@ typedef struct relmq_msg {
 	size_t header_count;
 	int64_t delay_ms; /* 0: publish as soon as committed        */
 	const char *type; /* NULL: none; 0..255 bytes               */
+	/* AMQP properties: text of 0..255 bytes of UTF-8, NULL or "" is none */
+	const char *correlation_id; /* none: the message id                 */
+	const char *reply_to, *app_id;
+	int64_t expiration_ms; /* 0: none; else a queue drops what waited so long  */
+	int64_t priority;      /* 0..255                                           */
 } relmq_msg;
-#define RELMQ_MSG_INIT                                             \
-	{                                                          \
-		sizeof(relmq_msg), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define RELMQ_MSG_INIT                                                            \
+	{                                                                         \
+		sizeof(relmq_msg), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
 	}
 
 #define RELMQ_ID_SIZE 256 /* longest message id, 255 bytes, and its NUL */

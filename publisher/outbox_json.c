@@ -1,5 +1,5 @@
-/* publisher/outbox_headers.c - see outbox_headers.h. */
-#include "publisher/outbox_headers.h"
+/* publisher/outbox_json.c - see outbox_json.h. */
+#include "publisher/outbox_json.h"
 
 #include <string.h>
 
@@ -7,10 +7,13 @@
 #include "base/utf8.h"
 
 enum {
-	NAME_MAX_BYTES = 255,    /* AMQP short string                                            */
+	NAME_MAX_BYTES = 255, /* AMQP short string                                            */
+	PRIORITY_MAX = 255,
 	HEADERS_MAX = 120 << 10, /* they travel in one frame of 128 KiB; the rest is for ours    */
 	FIELD_EXTRA = 6          /* what an AMQP table needs beside a field's name and its value */
 };
+
+static const int64_t expiration_max_ms = INT64_C(315360000000); /* ten years: RabbitMQ's bound */
 
 static uint32_t code_point(const char *s, size_t width)
 {
@@ -88,6 +91,55 @@ relmq_code relmq__outbox_headers(relmq__buf *b, const relmq_msg *m, relmq_error 
 			    err, RELMQ_EINVAL, 0, "message: header number %zu is not UTF-8", i + 1);
 	}
 	if (m->header_count > 0)
+		relmq__buf_adds(b, "}");
+	return b->failed ? relmq__fail_nomem(err) : RELMQ_OK;
+}
+
+/* --- properties -------------------------------------------------------------------- */
+
+static void add_name(relmq__buf *b, const char *name)
+{
+	relmq__buf_addf(b, "%s\"%s\":", b->len == 0 ? "{" : ",", name);
+}
+
+static relmq_code add_text(relmq__buf *b, const char *name, const char *text, relmq_error *err)
+{
+	if (text == NULL || text[0] == '\0')
+		return RELMQ_OK;
+	if (strnlen(text, NAME_MAX_BYTES + 1) > NAME_MAX_BYTES)
+		return relmq__fail(err, RELMQ_ETOOBIG, 0, "message: %s is longer than %d bytes",
+		    name, NAME_MAX_BYTES);
+	add_name(b, name);
+	if (!add_json_ascii(b, text))
+		return relmq__fail(err, RELMQ_EINVAL, 0, "message: %s is not UTF-8", name);
+	return RELMQ_OK;
+}
+
+relmq_code relmq__outbox_properties(relmq__buf *b, const relmq_msg *m, relmq_error *err)
+{
+	relmq__buf_reset(b);
+	if (m->expiration_ms < 0 || m->expiration_ms > expiration_max_ms)
+		return relmq__fail(
+		    err, RELMQ_EINVAL, 0, "message: expiration_ms must be 0 to ten years");
+	if (m->priority < 0 || m->priority > PRIORITY_MAX)
+		return relmq__fail(
+		    err, RELMQ_EINVAL, 0, "message: priority must be 0 to %d", PRIORITY_MAX);
+	relmq_code code = add_text(b, "correlation_id", m->correlation_id, err);
+	if (code == RELMQ_OK)
+		code = add_text(b, "reply_to", m->reply_to, err);
+	if (code == RELMQ_OK)
+		code = add_text(b, "app_id", m->app_id, err);
+	if (code != RELMQ_OK)
+		return code;
+	if (m->expiration_ms > 0) {
+		add_name(b, "expiration");
+		relmq__buf_addf(b, "%lld", (long long) m->expiration_ms);
+	}
+	if (m->priority > 0) {
+		add_name(b, "priority");
+		relmq__buf_addf(b, "%lld", (long long) m->priority);
+	}
+	if (b->len > 0)
 		relmq__buf_adds(b, "}");
 	return b->failed ? relmq__fail_nomem(err) : RELMQ_OK;
 }
