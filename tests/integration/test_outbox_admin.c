@@ -489,6 +489,7 @@ Test(outbox_admin, a_busy_person_loses_nothing, .timeout = 180)
 	env_declare(&e, e.queue, &tight);
 	env_config(&e,
 	    "\"publisher\":{\"lease\":\"2s\",\"retry_delays\":[\"50ms\"],\"max_attempts\":4,"
+	    "\"breaker_pause\":\"20ms\",\"breaker_pause_max\":\"100ms\","
 	    "\"keep_sent\":true}");
 	outbox_fill(&e, e.queue, 0, ROWS, 20);
 	relay = relay_start(&e, NULL);
