@@ -61,7 +61,7 @@ static void print_text(MYSQL_ROW row, const unsigned long *lengths)
 		const char *text = row[i] != NULL ? row[i] : "-";
 		size_t len = row[i] != NULL ? lengths[i] : 1;
 		if (fields[i].kind == STATE) {
-			text = state_name(row[i]);
+			text = state_name(text);
 			len = strlen(text);
 		}
 		(void) printf("%-16s", fields[i].name);

@@ -7,11 +7,12 @@
 
 enum { CELL, WHOLE, BODY };
 
-/* What is printed of it, freed at the end of the test's process. */
+/* What is printed of it; valid until the next call. */
 static const char *printed(int how, const char *text, size_t len, int width)
 {
-	char *out = NULL;
+	static char *out;
 	size_t size = 0;
+	free(out);
 	FILE *f = open_memstream(&out, &size);
 	cr_assert_not_null(f);
 	if (how == CELL)
