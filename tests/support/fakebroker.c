@@ -220,7 +220,7 @@ static size_t take_frame(fake *f, const char *at, size_t len)
 	size_t size = len >= FRAME_HEAD ? FRAME_HEAD + number_at(at + 3, 4) + 1 : SIZE_MAX;
 	if (len < size)
 		return 0;
-	int type = at[0];
+	int type = (unsigned char) at[0];
 	const char *payload = at + FRAME_HEAD;
 	must((unsigned char) at[size - 1] == FRAME_END, "the client's frames are broken");
 	if (!is_heard(f, type, payload))

@@ -2,6 +2,7 @@
  * test's command. */
 #include <sched.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -294,11 +295,9 @@ int fake_heartbeats(fake *f)
 bool fake_announced(fake *f, const char *capability)
 {
 	char field[64];
-	size_t len = strlen(capability);
-	memcpy(field, capability, len);
-	memcpy(field + len, "t\1", 2);
+	int len = snprintf(field, sizeof(field), "%st\1", capability);
 	fake_lock(f);
-	bool found = memmem(f->client.data, f->client.len, field, len + 2) != NULL;
+	bool found = memmem(f->client.data, f->client.len, field, (size_t) len) != NULL;
 	fake_unlock(f);
 	return found;
 }
