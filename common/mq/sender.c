@@ -105,14 +105,6 @@ static void on_returned(void *arg, int code, amqp_bytes_t text, const relmq__msg
 	    relmq__bytes_text(text, reason, sizeof(reason)));
 }
 
-static void on_channel_closed(void *arg, int code, amqp_bytes_t text)
-{
-	relmq__sender *s = arg;
-	s->channel_dead = true;
-	s->closed_code = code;
-	(void) relmq__bytes_text(text, s->closed_text, sizeof(s->closed_text));
-}
-
 static void on_blocked(void *arg, bool blocked, amqp_bytes_t reason)
 {
 	relmq__sender *s = arg;
@@ -168,6 +160,17 @@ static bool is_outage(int code)
 {
 	return code == AMQP_ACCESS_REFUSED || code == AMQP_CONNECTION_FORCED ||
 	    code == AMQP_NOT_ALLOWED || code == AMQP_INTERNAL_ERROR || code == AMQP_RESOURCE_ERROR;
+}
+
+static void on_channel_closed(void *arg, int code, amqp_bytes_t text)
+{
+	relmq__sender *s = arg;
+	s->channel_dead = true;
+	s->closed_code = code;
+	(void) relmq__bytes_text(text, s->closed_text, sizeof(s->closed_text));
+	/* Now: the connection may go the same way before the channel has been revived. */
+	if (!is_outage(code))
+		lay_blame(s, code, s->closed_text);
 }
 
 static void on_connection_closed(void *arg, int code, amqp_bytes_t text)
@@ -313,7 +316,6 @@ static relmq_code revive_channel(relmq__sender *s, relmq_error *err)
 		return relmq__fail_from(err, RELMQ_EBROKER, RELMQ_F_RETRY, RELMQ_FROM_AMQP,
 		    s->closed_code, "rabbitmq %.80s closed the channel: %d %s", s->conn.hosts.text,
 		    s->closed_code, s->closed_text);
-	lay_blame(s, s->closed_code, s->closed_text);
 	relmq_code code = relmq__conn_reopen_channel(&s->conn, err);
 	return code == RELMQ_OK ? start_confirms(s, err) : code;
 }

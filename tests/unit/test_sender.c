@@ -334,6 +334,25 @@ Test(sender, suspects_go_one_at_a_time_until_the_culprit_is_found)
 	}
 }
 
+/* Two closes in one packet: the second answers the opening of the next channel. */
+Test(sender, a_connection_closes_while_a_channel_is_opened)
+{
+	open_sender();
+	(void) publish(0, 1);
+	fake_silent_from(&f, FAKE_CHANNEL_OPEN_OK);
+	fake_batch(&f, true);
+	(void) fake_close_channel(&f, 404, "gone");
+	(void) fake_close_connection(&f, 320, "CONNECTION_FORCED");
+	fake_batch(&f, false);
+	cr_expect_leq(pump_until_lost(), 1000);
+	expect(0, 1, RELMQ__REFUSED);
+	cr_expect_eq(items[0].item.code, 404);
+	fake_silent_from(&f, FAKE_ALL);
+	open_sender();
+	(void) fake_ack(&f, publish(1, 1)->tag, false);
+	PUMP_UNTIL(items[1].outcomes == 1);
+}
+
 /* A row may have been skipped by a person: what is sent instead clears nobody, and yet the
  * care ends. */
 Test(sender, a_suspect_that_never_comes_back_is_given_up)
