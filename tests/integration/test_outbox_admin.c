@@ -296,6 +296,28 @@ Test(outbox_admin, each_state_is_changed_or_refused)
 	cr_expect_eq(state("sent"), 1000);
 }
 
+/* Somebody's open transaction has the row: the command ends within a bound, and says so. */
+Test(outbox_admin, a_row_that_is_locked_is_not_changed)
+{
+	relmq__db locker;
+	relmq_error err;
+	row("failed", "", 2, 3);
+	row("other", "", 2, 3);
+	env_session(&e, &locker);
+	cr_assert_eq(relmq__db_execf(&locker, NULL, &err, "START TRANSACTION"), RELMQ_OK);
+	cr_assert_eq(relmq__db_execf(&locker, NULL, &err,
+	                 "UPDATE message_outbox SET type = 'x' WHERE id = %lld",
+	                 (long long) row_id("failed")),
+	    RELMQ_OK);
+	int64_t began = now_ms();
+	expect_said("was not changed: ", NOT_DONE, "skip failed other");
+	cr_expect_lt(now_ms() - began, 15000);
+	cr_expect_eq(state("failed"), 2003);
+	cr_expect_eq(state("other"), 3003);
+	relmq__db_close(&locker);
+	outbox(OK, "%s", "skip failed");
+}
+
 Test(outbox_admin, bad_usage_changes_nothing)
 {
 	row("failed", "", 2, 3);

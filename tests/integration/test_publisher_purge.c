@@ -182,3 +182,40 @@ Test(purge, waits_for_nobody)
 	cr_expect_eq(proc_stop(&relay, SOON_MS), 0);
 	relmq__db_close(&writer);
 }
+
+/* keep_sent never deleted before there was a retention: an account may lack the privilege. */
+Test(purge, an_account_that_may_not_delete_still_sends)
+{
+	char name[80];
+	char sql[256];
+	char *own = e.settings.mysql.user;
+	(void) snprintf(name, sizeof(name), "%.28s_u", e.name);
+	(void) snprintf(sql, sizeof(sql), "CREATE USER '%s'@'%%' IDENTIFIED BY '%s'", name,
+	    e.settings.mysql.password);
+	admin_sql(&e, sql);
+	(void) snprintf(
+	    sql, sizeof(sql), "GRANT SELECT, INSERT, UPDATE ON `%s`.* TO '%s'@'%%'", e.name, name);
+	admin_sql(&e, sql);
+	(void) snprintf(
+	    sql, sizeof(sql), "GRANT DELETE ON `%s`.outbox_relay TO '%s'@'%%'", e.name, name);
+	admin_sql(&e, sql);
+	e.settings.mysql.user = name;
+	configure("\"keep_sent\":true,\"sent_retention\":\"2s\"");
+	e.settings.mysql.user = own;
+	sent_rows(1000, "2 HOUR");
+	relay = relay_start(&e, NULL);
+	EVENTUALLY(SOON_MS, proc_said(&relay, "SENT rows are not purged"));
+	for (int i = 0; i < 3; i++) {
+		outbox_fill(&e, e.queue, i * 100, 100, 10);
+		EVENTUALLY(SOON_MS, env_ready(&e, e.queue) == (i + 1) * 100);
+	}
+	cr_expect_eq(proc_stop(&relay, SOON_MS), 0);
+	char *log = proc_log(&relay);
+	char *first = strstr(log, "not purged");
+	cr_expect(first != NULL && strstr(first + 1, "not purged") == NULL, "not once: %s", log);
+	cr_expect_null(strstr(log, "outage"), "%s", log);
+	free(log);
+	cr_expect_eq(outbox_rows(&e), 1300);
+	(void) snprintf(sql, sizeof(sql), "DROP USER '%s'@'%%'", name);
+	admin_sql(&e, sql);
+}
