@@ -103,7 +103,7 @@ static void expect_stopped(const char *totals)
 Test(fake, a_swallowed_confirm_sends_its_row_again)
 {
 	enum { ROWS = 50, SWALLOWED = 7 };
-	env_config(&e, "\"publisher\":{\"confirm_timeout\":\"1s\"}");
+	env_config(&e, "\"publisher\":{\"confirm_timeout\":\"2s\"}");
 	outbox_fill(&e, "q", 0, ROWS, 0);
 	relay = relay_start(&e, NULL);
 	for (int i = 0; i < ROWS; i++) {
