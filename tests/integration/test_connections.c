@@ -90,7 +90,6 @@ Test(connections, who_is_dead_is_passed_over_and_named_once)
 {
 	char live[64];
 	db_hosts("127.0.0.1:1", address(live, e.settings.mysql.port));
-	e.settings.rabbitmq.hosts = NULL;
 	env_config(&e, "\"publisher\":{\"lease\":\"2s\"}");
 	outbox_fill(&e, e.queue, 0, 100, 0);
 	relay = relay_start(&e, NULL);

@@ -241,15 +241,16 @@ Test(tls, a_handshake_that_never_ends_is_bounded)
 	e.settings.rabbitmq.connect_timeout_ms = 1000;
 	e.settings.mysql.connect_timeout_ms = 1000;
 	e.settings.mysql.read_timeout_ms = 2000;
-	for (int fault = GATE_SILENT; fault <= GATE_DEAF; fault++) {
-		gate_misbehave(&mq, fault);
-		gate_misbehave(&db, fault);
+	static const gate_fault faults[] = { GATE_SILENT, GATE_DEAF };
+	for (int i = 0; i < 2; i++) {
+		gate_misbehave(&mq, faults[i]);
+		gate_misbehave(&db, faults[i]);
 		int64_t began = now_ms();
 		cr_expect_eq(try_mq(&err), RELMQ_EBROKER);
-		cr_expect_lt(now_ms() - began, 3000, "fault %d: %s", fault, err.text);
+		cr_expect_lt(now_ms() - began, 3000, "fault %d: %s", i, err.text);
 		began = now_ms();
 		cr_expect_eq(try_db(&err), RELMQ_EDB);
-		cr_expect_lt(now_ms() - began, 5000, "fault %d: %s", fault, err.text);
+		cr_expect_lt(now_ms() - began, 5000, "fault %d: %s", i, err.text);
 	}
 	gate_misbehave(&mq, GATE_FAIR);
 	gate_misbehave(&db, GATE_FAIR);
