@@ -220,7 +220,8 @@ static int run(const relmq__settings *s, const struct verb *v, const relmq__outb
 	relmq__db db;
 	relmq_error err = RELMQ_ERROR_INIT;
 	int status;
-	relmq_code code = relmq__db_open(&db, &s->mysql, LOCK_WAIT_S, &err);
+	bool writes = (v->bit & (ON_RETRY | ON_SKIP)) != 0;
+	relmq_code code = relmq__db_open_any(&db, &s->mysql, LOCK_WAIT_S, writes, &err);
 	if (code == RELMQ_OK)
 		code = relmq__schema_check(&db, &err);
 	if (code != RELMQ_OK)
