@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sigpipe.h"
 
 enum { PREFETCH_MAX = 2000, ROOM_FACTOR = 2 };
 
@@ -127,7 +128,10 @@ relmq_code relmq__engine_run(relmq__engine *e, relmq_error *err)
 		free_queues(e);
 		return relmq__fail_nomem(err);
 	}
+	relmq__sigpipe sigpipe;
+	relmq__sigpipe_hold(&sigpipe); /* of the calling thread, which is intake */
 	relmq_code code = start_threads(e) ? relmq__intake_run(e, err) : relmq__fail_nomem(err);
+	relmq__sigpipe_release(&sigpipe);
 	log_totals(e);
 	if (code == RELMQ_ETIMEDOUT)
 		return code; /* handlers still run: their memory stays */

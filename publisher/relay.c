@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sigpipe.h"
 
 /* Signals belong to the thread that called run: a wire in poll() has no use for them. */
 static int start_wire(relmq__relay *r, pthread_t *wire)
@@ -41,7 +42,10 @@ relmq_code relmq__relay_run(relmq__relay *r, const relmq__settings *settings, re
 	atomic_store(&r->to_wake, r->to_store);
 	if (r->to_wire == NULL || r->to_store == NULL || start_wire(r, &wire) != 0)
 		return relmq__fail_nomem(err);
+	relmq__sigpipe sigpipe;
+	relmq__sigpipe_hold(&sigpipe); /* of the calling thread, which is store */
 	relmq_code code = relmq__store_run(r, wire, err);
+	relmq__sigpipe_release(&sigpipe);
 	log_totals(r);
 	return code;
 }

@@ -2,13 +2,15 @@
  * text instead, that every wait stays bounded, and relay and consumer end to end (cases K05,
  * K06, P15). The servers' certificate is for the name localhost only. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "base/clock.h"
+#include <relmq/consumer.h>
+#include <relmq/publisher.h>
+
 #include "support/testconsumer.h"
 #include "support/testgate.h"
 #include "support/testoutbox.h"
@@ -316,7 +318,7 @@ Test(tls, a_database_that_hangs_up_or_stands_still_ends_a_statement)
 	gate_set(&g, true);
 	e.settings.mysql.port = g.port;
 	e.settings.mysql.read_timeout_ms = 1000;
-	(void) signal(SIGPIPE, SIG_DFL);
+	(void) signal(SIGPIPE, SIG_IGN); /* see base/sigpipe.h */
 	for (int hangs_up = 0; hangs_up < 2; hangs_up++) {
 		cr_assert_eq(relmq__db_open(&db, &e.settings.mysql, LOCK_WAIT_S, &err), RELMQ_OK,
 		    "%s", err.text);
@@ -406,6 +408,89 @@ Test(tls_through, relay_and_consumer_small_messages_and_large)
 	EVENTUALLY(SOON_MS, outbox_rows(&e) == 0);
 	stop_both();
 	cr_expect_eq(consumer_total(&consumer, "duplicates"), 0);
+	cr_expect_not(gate_heard(&mq_door, "AMQP"));
+	cr_expect_not(gate_heard(&db_door, "message_outbox"));
+}
+
+/* Both halves in a program of somebody else, which knows its servers by their addresses alone,
+ * and has not turned SIGPIPE off. */
+static relmq_publisher *own_publisher;
+static relmq_consumer *own_consumer;
+
+static void *publish_main(void *arg)
+{
+	relmq_error err = RELMQ_ERROR_INIT;
+	(void) arg;
+	return relmq_publisher_run(own_publisher, &err) == RELMQ_OK
+	    ? NULL
+	    : (void *) (uintptr_t) "publisher";
+}
+
+static void *consume_main(void *arg)
+{
+	relmq_error err = RELMQ_ERROR_INIT;
+	(void) arg;
+	return relmq_consumer_run(own_consumer, &err) == RELMQ_OK ? NULL
+	                                                          : (void *) (uintptr_t) "consumer";
+}
+
+static relmq_verdict write_effect(relmq_delivery *d, MYSQL *tx, void *arg)
+{
+	char sql[256];
+	(void) arg;
+	(void) snprintf(sql, sizeof(sql),
+	    "INSERT INTO effects (id, `key`, body, attempt) VALUES ('%s', '', '', 1)",
+	    relmq_delivery_id(d));
+	return mysql_query(tx, sql) == 0 ? RELMQ_DONE : RELMQ_RETRY;
+}
+
+static void open_own(void)
+{
+	relmq_error err = RELMQ_ERROR_INIT;
+	char amqp[1024], mysql[1024];
+	relmq_publisher_opts p = RELMQ_PUBLISHER_OPTS_INIT;
+	relmq_consumer_opts c = RELMQ_CONSUMER_OPTS_INIT;
+	(void) snprintf(amqp, sizeof(amqp), "amqps://%s:%s@localhost:%lld/?cacertfile=%s",
+	    e.settings.rabbitmq.user, e.settings.rabbitmq.password, (long long) mq_door.port,
+	    e.settings.rabbitmq.tls.ca_file);
+	(void) snprintf(mysql, sizeof(mysql),
+	    "mysql://%s:%s@localhost:%lld/%s?tls=on&cacertfile=%s", e.settings.mysql.user,
+	    e.settings.mysql.password, (long long) db_door.port, e.name,
+	    e.settings.mysql.tls.ca_file);
+	p.amqp_uri = c.amqp_uri = amqp;
+	p.mysql_dsn = c.mysql_dsn = mysql;
+	c.retry_tiers = "200ms";
+	cr_assert_eq(relmq_publisher_open(&own_publisher, &p, &err), RELMQ_OK, "%s", err.text);
+	cr_assert_eq(relmq_consumer_open(&own_consumer, &c, &err), RELMQ_OK, "%s", err.text);
+	cr_assert_eq(relmq_consumer_handle(own_consumer, e.queue, write_effect, NULL, &err),
+	    RELMQ_OK, "%s", err.text);
+}
+
+Test(tls_through, the_libraries_by_address)
+{
+	enum { ROWS = 2000 };
+	pthread_t threads[2];
+	void *failed[2];
+	(void) signal(SIGPIPE, SIG_DFL);
+	open_own();
+	outbox_fill(&e, e.queue, 0, ROWS, 100);
+	cr_assert_eq(pthread_create(&threads[0], NULL, publish_main, NULL), 0);
+	cr_assert_eq(pthread_create(&threads[1], NULL, consume_main, NULL), 0);
+	EVENTUALLY(SOON_MS, effects(&e) > 0);
+	gate_set(&mq_door, false);
+	gate_set(&db_door, false);
+	EVENTUALLY(SOON_MS, mq_door.refused > 1 && db_door.refused > 1);
+	gate_set(&mq_door, true);
+	gate_set(&db_door, true);
+	EVENTUALLY(LONG_MS, effects(&e) == ROWS && outbox_rows(&e) == 0);
+	relmq_publisher_stop(own_publisher);
+	relmq_consumer_stop(own_consumer);
+	for (int i = 0; i < 2; i++) {
+		(void) pthread_join(threads[i], &failed[i]);
+		cr_expect_null(failed[i], "%s", (const char *) failed[i]);
+	}
+	relmq_publisher_close(own_publisher);
+	relmq_consumer_close(own_consumer);
 	cr_expect_not(gate_heard(&mq_door, "AMQP"));
 	cr_expect_not(gate_heard(&db_door, "message_outbox"));
 }
