@@ -108,8 +108,8 @@ static relmq_code fail_as(relmq__db *db, unsigned number, const char *state, con
 	if (db->class == RELMQ__DB_FAIL_OVER)
 		relmq__hosts_leave(&db->hosts);
 	unsigned flags = db->class == RELMQ__DB_PERMANENT ? 0 : RELMQ_F_RETRY | RELMQ_F_TX_LOST;
-	(void) relmq__fail_from(
-	    err, RELMQ_EDB, flags, RELMQ_FROM_MYSQL, (int) number, "%s: %s", doing, text);
+	(void) relmq__fail_from(err, RELMQ_EDB, flags, RELMQ_FROM_MYSQL, (int) number,
+	    "%s: error %u: %s", doing, number, text);
 	if (err != NULL) {
 		(void) snprintf(err->sqlstate, sizeof(err->sqlstate), "%s", state);
 		make_one_line(err->text);

@@ -79,9 +79,10 @@ RELMQ_API RELMQ_CHECK relmq_code relmq_publisher_run(relmq_publisher *p, relmq_e
 RELMQ_API void relmq_publisher_stop(relmq_publisher *p);
 
 /* Upper bounds of the latency histogram, milliseconds; one more bucket holds what is above. */
-#define RELMQ_LATENCY_BOUNDS_MS(X)                                                                 \
-	X(1)                                                                                       \
-	X(2) X(3) X(5) X(7) X(10) X(15) X(20) X(30) X(50) X(70) X(100) X(150) X(200) X(300) X(500) \
+#define RELMQ_LATENCY_BOUNDS_MS(X)                                                            \
+	X(1)                                                                                  \
+	X(2)                                                                                  \
+	X(3) X(5) X(7) X(10) X(15) X(20) X(30) X(50) X(70) X(100) X(150) X(200) X(300) X(500) \
 	    X(1000) X(2000) X(5000) X(10000) X(30000) X(60000)
 enum {
 #define X(ms) +1
@@ -124,9 +125,13 @@ typedef struct relmq_publisher_stats {
 	uint64_t latency_count, latency_sum_us;
 	uint64_t latency[RELMQ_LATENCY_BUCKETS]; /* rows in each bucket, not cumulated */
 } relmq_publisher_stats;
-#define RELMQ_PUBLISHER_STATS_INIT                           \
-	{                                                    \
-		.struct_size = sizeof(relmq_publisher_stats) \
+#define RELMQ_PUBLISHER_STATS_INIT                                                                \
+	{                                                                                         \
+		sizeof(relmq_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+		    0, 0, 0, 0, 0, 0,                                                             \
+		{                                                                                 \
+			0                                                                         \
+		}                                                                                 \
 	}
 
 /** Fill `stats`, whose struct_size the caller has set. Never blocks. The members are each read at
