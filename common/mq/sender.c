@@ -16,6 +16,7 @@ enum {
 	PUMP_BUDGET = 4096, /* frames a pump reads at most before the owner gets its turn */
 	SLEEP_MAX_MS = 250, /* heartbeats and time-outs are looked at this often          */
 	CAREFUL_FACTOR = 4, /* outcomes to wait for the suspects: others may come between */
+	OTHERS_MAX = 128,   /* so many in a row, and no suspect is to be expected        */
 	FRAME_OVERHEAD = 8, /* bytes of a frame that are not payload                      */
 	SHORTSTR_MAX = 255
 };
@@ -26,13 +27,16 @@ static uint64_t hash_of(amqp_bytes_t id)
 }
 
 /* The owner decides what comes next, and may have read other things ahead: an outcome of
- * theirs clears no suspect. But a suspect may never come back, so there is a bound. */
+ * theirs clears no suspect. But suspects may never come back, or much later (what is held
+ * elsewhere), so there is a bound on all, and a lower one on others without a suspect among them. */
 static void clear_suspect(relmq__sender *s, const relmq__item *item, relmq__outcome outcome)
 {
+	uint64_t hash = hash_of(item->props->message_id);
 	s->careful--;
+	s->others = relmq__idset_has(&s->suspects, hash) ? 0 : s->others + 1;
 	if (outcome != RELMQ__UNKNOWN)
-		relmq__idset_remove(&s->suspects, hash_of(item->props->message_id));
-	if (s->suspects.count == 0)
+		relmq__idset_remove(&s->suspects, hash);
+	if (s->suspects.count == 0 || s->others >= OTHERS_MAX)
 		s->careful = 0;
 }
 
@@ -142,6 +146,7 @@ static void lay_blame(relmq__sender *s, int code, const char *text)
 		suspect_all(s);
 		orphan(s);
 		s->careful = suspects * CAREFUL_FACTOR;
+		s->others = 0;
 		return;
 	}
 	relmq__item *item = relmq__window_next(&s->window, &tag);

@@ -51,6 +51,7 @@ typedef struct relmq__sender {
 	/* Who breaks channels? One at a time, at most so many outcomes, until the suspects (hashes
 	 * of the ids that were in flight) are cleared. */
 	size_t careful;
+	size_t others; /* outcomes since one of a suspect */
 	relmq__idset suspects;
 	bool blocked;          /* the broker does not read from us: an alarm             */
 	int64_t clock_from_ms; /* the confirm clock stands still while blocked           */
