@@ -14,7 +14,6 @@ enum { BOUNDS = RELMQ_LATENCY_BUCKETS - 1 };
 
 void relmq__stats_init(relmq__relay_stats *s)
 {
-	memset(s, 0, sizeof(*s));
 	atomic_store(&s->oldest_ready_age_us, -1);
 }
 

@@ -44,6 +44,7 @@ typedef struct relmq__relay_stats {
 	_Atomic uint64_t latency[RELMQ_LATENCY_BUCKETS];
 } relmq__relay_stats;
 
+/** What is not 0 at the beginning; the rest must be. May be read already. */
 void relmq__stats_init(relmq__relay_stats *s);
 /** A row created at `created_us` (the database's clock, since 1970) was confirmed just now. */
 void relmq__stats_confirmed(relmq__relay_stats *s, uint64_t created_us);

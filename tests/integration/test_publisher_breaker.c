@@ -104,7 +104,7 @@ Test(breaker, the_others_go_on)
 	    env_number(&e,
 	        "SELECT COALESCE(SUM(JSON_VALUE(report, '$.breakers[0].held')), 0)"
 	        " FROM outbox_relay") > 19000);
-	outbox_fill(&e, e.queue, 0, 5000, 100);
+	outbox_fill(&e, e.queue, 0, 5000, 1000);
 	EVENTUALLY(SOON_MS, env_ready(&e, e.queue) == 5000);
 	cr_expect_eq(attempts_charged(), AFTER);
 	expect_stopped();

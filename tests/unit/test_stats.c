@@ -1,6 +1,7 @@
 /* test_stats.c - the histogram's buckets, and what is written of the numbers. */
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "publisher/stats.h"
@@ -10,6 +11,7 @@ static relmq_publisher_stats zero, now;
 
 static void start(void)
 {
+	memset(&s, 0, sizeof(s));
 	relmq__stats_init(&s);
 	relmq__stats_read(&s, &zero);
 }
