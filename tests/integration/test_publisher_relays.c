@@ -68,6 +68,38 @@ Test(relays, four_share_the_work_and_send_each_row_once)
 	arrived_in_order(&got);
 }
 
+/* Somebody holds the rows that a relay has sent, for longer than its lock wait time: settling is
+ * tried again, nothing goes twice, no loop ends; and the others settle and purge around it. */
+Test(relays, strangers_hold_locks_for_longer_than_the_lock_wait)
+{
+	relmq__db stranger;
+	relmq_error err;
+	env_config(&e, "\"publisher\":{\"lease\":\"2s\",\"keep_sent\":true}");
+	outbox_fill(&e, e.queue, 0, 500, 100);
+	env_session(&e, &stranger);
+	cr_assert_eq(relmq__db_execf(&stranger, NULL, &err, "START TRANSACTION"), RELMQ_OK);
+	cr_assert_eq(relmq__db_execf(&stranger, NULL, &err,
+	                 "UPDATE message_outbox SET last_error = 'mine' WHERE id %% 10 = 0"),
+	    RELMQ_OK, "%s", err.text);
+	start_relays(RELAYS);
+	outbox_fill(&e, e.queue, 500, 2000, 100);
+	bool waited = false;
+	EVENTUALLY(SOON_MS, env_ready(&e, e.queue) == 2500);
+	for (int64_t end = now_ms() + SOON_MS; !waited && now_ms() < end; pause_ms(10))
+		for (int i = 0; i < RELAYS; i++)
+			waited = waited || proc_said(&relays[i], "1205");
+	cr_expect(waited, "nobody met the lock");
+	cr_assert_eq(relmq__db_execf(&stranger, NULL, &err, "ROLLBACK"), RELMQ_OK);
+	EVENTUALLY(SOON_MS,
+	    env_number(&e, "SELECT COUNT(*) FROM message_outbox WHERE status = 1") == 2500);
+	for (int i = 0; i < RELAYS; i++)
+		(void) stop_relay(&relays[i]);
+	queue_take(&e, e.queue, &got);
+	arrived_check(&got, 0, 2500, 1, 1);
+	arrived_in_order(&got);
+	relmq__db_close(&stranger);
+}
+
 /* They come while the first one is at work, which has to give shards away. */
 Test(relays, four_that_come_one_by_one_send_each_row_once)
 {
