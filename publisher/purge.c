@@ -2,10 +2,10 @@
  *
  * A shard is walked from its lowest SENT id, which is nearly the oldest: rows are sent nearly in
  * the order of their ids. A row that was sent late (it failed for a day, or a person retried it) is
- * young among old ones: it is passed over, and only a whole page without an old row ends the walk.
- * A thousand of them together would hide what lies behind; so one more page is looked at, at a
- * place drawn by lot, and the walk goes on from there if it has old rows. No index has the
- * time of sending, and none is worth its cost to every row for this. */
+ * young among old ones: it is passed over, and only many young rows together end the walk.
+ * Those would hide what lies behind; so one more page is looked at, at a place drawn by lot, and
+ * the walk goes on from there if it has old rows. No index has the time of sending, and none is worth
+ * its cost to every row for this. */
 #include "publisher/purge.h"
 
 #include <stdlib.h>
@@ -16,11 +16,12 @@
 #include "base/log.h"
 
 enum {
-	PAGE_ROWS = 500,
-	PACE_MS = 100,    /* between two pages at least ...                     */
-	COST_FACTOR = 4,  /* ... and never less than this times what one cost   */
-	ROUND_MS = 60000, /* between two rounds at most; less when the retention */
-	ROUND_PARTS = 10, /* is short: a row stays a tenth longer, about         */
+	PAGE_ROWS = 200,  /* store can do nothing else while they are deleted     */
+	YOUNG_ROWS = 500, /* so many in a row end the walk                        */
+	PACE_MS = 20,     /* between two pages at least ...                       */
+	COST_FACTOR = 3,  /* ... and never less than this times what one cost     */
+	ROUND_MS = 60000, /* between two rounds at most; less when the retention  */
+	ROUND_PARTS = 10, /* is short: a row stays a tenth longer, about          */
 	ROUND_MIN_MS = 100
 };
 
@@ -129,24 +130,30 @@ static relmq_code purge_page(
 }
 
 /* Behind a page of young rows: anywhere up to the end. */
-static relmq_code draw_a_place(relmq__purge *p, relmq__db *db, uint64_t last, relmq_error *err)
+static relmq_code draw_a_place(relmq__purge *p, relmq__db *db, relmq_error *err)
 {
 	int64_t end = 0;
 	char sql[96];
 	(void) snprintf(sql, sizeof(sql),
 	    "SELECT MAX(id) FROM message_outbox WHERE status = 1 AND shard = %u", p->shard);
 	relmq_code code = relmq__db_number(db, sql, 0, &end, err);
-	p->after = last;
-	if ((uint64_t) end > last)
-		p->after += relmq__random_below((uint64_t) end - last);
+	if (code == RELMQ_OK && (uint64_t) end > p->after)
+		p->after += relmq__random_below((uint64_t) end - p->after);
 	return code;
+}
+
+static void begin_shard(relmq__purge *p, unsigned shard)
+{
+	p->shard = shard;
+	p->after = 0;
+	p->young = 0;
+	p->probed = false;
 }
 
 static void leave_shard(relmq__purge *p)
 {
 	p->walked |= 1U << p->shard;
-	p->after = 0;
-	p->probed = false;
+	begin_shard(p, 0);
 }
 
 static relmq_code step(
@@ -158,13 +165,14 @@ static relmq_code step(
 		code = purge_page(p, db, s, err);
 	if (code != RELMQ_OK)
 		return code;
-	if (seen.rows < PAGE_ROWS || (seen.old == 0 && p->probed)) {
+	p->young = seen.old > 0 ? 0 : p->young + seen.rows;
+	p->after = seen.last;
+	if (seen.rows < PAGE_ROWS || (p->young >= YOUNG_ROWS && p->probed)) {
 		leave_shard(p);
-	} else if (seen.old == 0) {
+	} else if (p->young >= YOUNG_ROWS) {
+		p->young = YOUNG_ROWS - PAGE_ROWS; /* one page there */
 		p->probed = true;
-		code = draw_a_place(p, db, seen.last, err);
-	} else {
-		p->after = seen.last;
+		code = draw_a_place(p, db, err);
 	}
 	return code;
 }
@@ -197,12 +205,12 @@ static bool find_shard(relmq__purge *p, const relmq__lease *lease)
 {
 	if (is_left(p, lease, p->shard))
 		return true;
-	p->after = 0;
-	p->probed = false;
-	for (p->shard = 0; p->shard < RELMQ__SHARDS; p->shard++)
-		if (is_left(p, lease, p->shard))
-			return true;
-	p->shard = 0;
+	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
+		if (!is_left(p, lease, i))
+			continue;
+		begin_shard(p, i);
+		return true;
+	}
 	return false;
 }
 

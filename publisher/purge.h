@@ -17,10 +17,11 @@
 typedef struct relmq__purge {
 	int64_t next_ms;
 	unsigned walked; /* shards of this round, a bit each */
-	unsigned shard;  /* where the round is             */
-	uint64_t after;  /* and behind which id            */
-	bool probed;     /* a second place was looked at   */
-	bool refused;    /* the server will not: said once */
+	unsigned shard;  /* where the round is ...           */
+	uint64_t after;  /* ... and behind which id          */
+	size_t young;    /* rows since the last old one      */
+	bool probed;     /* a second place was looked at     */
+	bool refused;    /* the server will not: said once   */
 	relmq__buf sql, ids;
 } relmq__purge;
 
