@@ -16,10 +16,11 @@
 #include "base/log.h"
 
 enum {
-	PAGE_ROWS = 200,  /* store can do nothing else while they are deleted     */
+	PAGE_ROWS = 100,  /* store can do nothing else while they are deleted     */
 	YOUNG_ROWS = 500, /* so many in a row end the walk                        */
 	PACE_MS = 20,     /* between two pages at least ...                       */
-	COST_FACTOR = 3,  /* ... and never less than this times what one cost     */
+	BUSY_FACTOR = 9,  /* ... and, beside work, this times what one cost;      */
+	IDLE_FACTOR = 1,  /* without any, as much as it cost                      */
 	ROUND_MS = 60000, /* between two rounds at most; less when the retention  */
 	ROUND_PARTS = 10, /* is short: a row stays a tenth longer, about          */
 	ROUND_MIN_MS = 100
@@ -215,7 +216,7 @@ static bool find_shard(relmq__purge *p, const relmq__lease *lease)
 }
 
 relmq_code relmq__purge_tick(relmq__purge *p, relmq__db *db, const relmq__lease *lease,
-    const relmq__publisher_settings *s, relmq_error *err)
+    const relmq__publisher_settings *s, bool idle, relmq_error *err)
 {
 	int64_t began_ms = relmq__now_ms();
 	if (!s->keep_sent || s->sent_retention_ms == 0 || began_ms < p->next_ms)
@@ -229,7 +230,7 @@ relmq_code relmq__purge_tick(relmq__purge *p, relmq__db *db, const relmq__lease 
 	if (code != RELMQ_OK)
 		code = bear(p, db, code, err);
 	int64_t now = relmq__now_ms();
-	int64_t pause = (now - began_ms) * COST_FACTOR;
+	int64_t pause = (now - began_ms) * (idle ? IDLE_FACTOR : BUSY_FACTOR);
 	p->next_ms = now + (pause > PACE_MS ? pause : PACE_MS);
 	return code;
 }

@@ -25,9 +25,9 @@ typedef struct relmq__purge {
 	relmq__buf sql, ids;
 } relmq__purge;
 
-/** Does nothing until it is due. An outage is returned; what only keeps it from purging is not. */
+/** Does nothing until it is due; `idle`: nobody waits for store now. An outage is returned; what only keeps it from purging is not. */
 RELMQ_CHECK relmq_code relmq__purge_tick(relmq__purge *p, relmq__db *db, const relmq__lease *lease,
-    const relmq__publisher_settings *settings, relmq_error *err);
+    const relmq__publisher_settings *settings, bool idle, relmq_error *err);
 void relmq__purge_free(relmq__purge *p);
 
 #endif

@@ -340,7 +340,8 @@ static relmq_code work(store *s, relmq_error *err)
 	if (code == RELMQ_OK && may_sweep(s))
 		code = sweep(s, err);
 	if (code == RELMQ_OK && s->stop_by_ms == 0)
-		code = relmq__purge_tick(&s->purge, &s->db, &s->relay->lease, s->settings, err);
+		code = relmq__purge_tick(
+		    &s->purge, &s->db, &s->relay->lease, s->settings, s->idle, err);
 	return code;
 }
 

@@ -64,7 +64,7 @@ Test(purge, old_sent_rows_go_and_nothing_else_does)
 	sent_rows(128000, "2 HOUR");
 	env_sql(&e,
 	    "UPDATE message_outbox SET updated_at = NOW(6) - INTERVAL 50 MINUTE"
-	    " WHERE id > 40000 OR id %% 7 = 0");
+	    " WHERE id > 20000 OR id %% 7 = 0");
 	int64_t young = env_number(&e, "SELECT COUNT(*) FROM message_outbox") - old_rows("1 HOUR");
 	env_sql(&e,
 	    "INSERT INTO message_outbox (msg_id, routing_key, payload, status, next_retry_at,"
