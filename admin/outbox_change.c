@@ -112,15 +112,22 @@ static int change_row(relmq__db *db, const verb *v, uint64_t id)
 	return fail_row(id, "keeps changing under relays at work and was not changed: try again");
 }
 
-/* The rows with this msg_id; a row id is itself. */
-static int change_named(relmq__db *db, const verb *v, const relmq__outbox_ref *ref)
+static void add_id(relmq__buf *ids, uint64_t id)
+{
+	relmq__buf_add(ids, &id, sizeof(id));
+}
+
+/* The ids of the rows with this msg_id; a row id is itself. */
+static int find_ids(relmq__db *db, const verb *v, const relmq__outbox_ref *ref, relmq__buf *ids)
 {
 	char name[300];
 	relmq_error err = RELMQ_ERROR_INIT;
 	MYSQL_RES *res = NULL;
 	int status = RELMQ__EXIT_OK;
-	if (ref->msg_id == NULL)
-		return change_row(db, v, ref->id);
+	if (ref->msg_id == NULL) {
+		add_id(ids, ref->id);
+		return status;
+	}
 	relmq__outbox_name(ref, name, sizeof(name));
 	if (relmq__outbox_named(db, ref, "o.id", RELMQ__OUTBOX_IDS_MAX + 1, &res, &err) != RELMQ_OK)
 		return relmq__program_fail("outbox %s: %s", v->name, err.text);
@@ -132,27 +139,41 @@ static int change_named(relmq__db *db, const verb *v, const relmq__outbox_ref *r
 		        RELMQ__OUTBOX_IDS_MAX, ref->msg_id);
 	else
 		for (MYSQL_ROW row; (row = mysql_fetch_row(res)) != NULL;)
-			status |= change_row(db, v, strtoull(row[0], NULL, 10));
+			add_id(ids, strtoull(row[0], NULL, 10));
 	mysql_free_result(res);
 	return status;
 }
 
-/* By row id from the lowest: of two rows of one key the earlier must be free first. */
-static int by_id(const void *a, const void *b)
+static int by_value(const void *a, const void *b)
 {
-	const relmq__outbox_ref *x = a;
-	const relmq__outbox_ref *y = b;
-	return x->id < y->id ? -1 : x->id > y->id;
+	const uint64_t *x = a;
+	const uint64_t *y = b;
+	return *x < *y ? -1 : *x > *y;
 }
 
+/* Each row once, from the lowest: of two rows of one key the earlier must be free first. */
 static int change_refs(relmq__db *db, const verb *v, const relmq__outbox_request *r)
 {
-	static relmq__outbox_ref refs[RELMQ__OUTBOX_IDS_MAX];
-	int status = RELMQ__EXIT_OK;
-	memcpy(refs, r->refs, sizeof(refs));
-	qsort(refs, (size_t) r->ref_count, sizeof(refs[0]), by_id);
+	relmq__buf ids = { 0 };
+	int status = RELMQ__EXIT_OK; /* or 1, whichever failed */
 	for (int i = 0; i < r->ref_count; i++)
-		status |= change_named(db, v, &refs[i]); /* 0 or 1 */
+		status |= find_ids(db, v, &r->refs[i], &ids);
+	size_t count = ids.len / sizeof(uint64_t);
+	if (ids.failed) {
+		status = relmq__program_fail("outbox %s: out of memory", v->name);
+		count = 0;
+	}
+	if (count > 1)
+		qsort(ids.data, count, sizeof(uint64_t), by_value);
+	uint64_t last = 0; /* no row has it */
+	for (size_t i = 0; i < count; i++) {
+		uint64_t id;
+		memcpy(&id, ids.data + i * sizeof(id), sizeof(id));
+		if (id != last)
+			status |= change_row(db, v, id);
+		last = id;
+	}
+	relmq__buf_free(&ids);
 	return status;
 }
 

@@ -60,8 +60,8 @@ typedef struct relmq__publisher_settings {
 	int64_t max_message_bytes;
 	bool keep_sent;
 	int64_t sent_retention_ms; /* 0: for ever */
-	int64_t rate_limit;    /* messages/s; 0: none                                */
-	int64_t breaker_after; /* refusals in a row of one destination; 0: no breaker */
+	int64_t rate_limit;        /* messages/s; 0: none                                */
+	int64_t breaker_after;     /* refusals in a row of one destination; 0: no breaker */
 	int64_t breaker_pause_ms, breaker_pause_max_ms;
 	int64_t stats_interval_ms; /* 0: no line */
 } relmq__publisher_settings;

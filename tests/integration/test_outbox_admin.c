@@ -296,6 +296,25 @@ Test(outbox_admin, each_state_is_changed_or_refused)
 	cr_expect_eq(state("sent"), 1000);
 }
 
+/* Named in any way and any order: each row once, from the lowest, and what is not there is said. */
+Test(outbox_admin, rows_are_changed_once_from_the_lowest)
+{
+	row("a", "k", 3, 10);
+	row("b", "k", 3, 10);
+	row("b", "k", 3, 10);
+	char *said = outbox_said(NOT_DONE, "retry b nobody %lld a b", (long long) row_id("a"));
+	cr_expect_eq(times_in(said, "abandoned -> pending"), 3, "%s", said);
+	cr_expect_not_null(strstr(said, "no row with msg_id nobody"), "%s", said);
+	char *at = said;
+	for (int i = 0; i < 3; i++) {
+		char line[64];
+		(void) snprintf(
+		    line, sizeof(line), "row %lld: abandoned", (long long) row_id("a") + i);
+		cr_assert_not_null(at = strstr(at, line), "no '%s' in its place: %s", line, said);
+	}
+	free(said);
+}
+
 /* Somebody's open transaction has the row: the command ends within a bound, and says so. */
 Test(outbox_admin, a_row_that_is_locked_is_not_changed)
 {
