@@ -79,11 +79,11 @@ RELMQ_API RELMQ_CHECK relmq_code relmq_publisher_run(relmq_publisher *p, relmq_e
 RELMQ_API void relmq_publisher_stop(relmq_publisher *p);
 
 /* Upper bounds of the latency histogram, milliseconds; one more bucket holds what is above. */
-#define RELMQ_LATENCY_BOUNDS_MS(X)                                                            \
-	X(1)                                                                                  \
-	X(2)                                                                                  \
-	X(3) X(5) X(7) X(10) X(15) X(20) X(30) X(50) X(70) X(100) X(150) X(200) X(300) X(500) \
-	    X(1000) X(2000) X(5000) X(10000) X(30000) X(60000)
+/* clang-format off */
+#define RELMQ_LATENCY_BOUNDS_MS(X) \
+	X(1) X(2) X(3) X(5) X(7) X(10) X(15) X(20) X(30) X(50) X(70) X(100) X(150) \
+	X(200) X(300) X(500) X(1000) X(2000) X(5000) X(10000) X(30000) X(60000)
+/* clang-format on */
 enum {
 #define X(ms) +1
 	RELMQ_LATENCY_BUCKETS = RELMQ_LATENCY_BOUNDS_MS(X) + 1
