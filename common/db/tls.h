@@ -1,9 +1,10 @@
 /* db/tls.h - TLS for a session.
  *
  * The client libraries do most of it, and each has its own traps. MariaDB's (3.3) sends plain
- * text to a server without TLS unless it is to verify the certificate, and looks at the chain
- * only if it was given authorities; so it is always given some, and what came of it is looked
- * at. Oracle's keeps what MYSQL_OPT_SSL_MODE says. */
+ * text to a server without TLS unless it is to verify the certificate, and some of its versions
+ * look at the chain only if they were given authorities; so it is always given some, and what
+ * came of it is looked at. Oracle's refuses to verify without any, and keeps what
+ * MYSQL_OPT_SSL_MODE says. */
 #ifndef RELMQ_DB_TLS_H
 #define RELMQ_DB_TLS_H
 
