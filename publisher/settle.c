@@ -1,6 +1,8 @@
 /* publisher/settle.c - see settle.h. */
 #include "publisher/settle.h"
 
+#include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/backoff.h"
@@ -101,4 +103,53 @@ relmq_code relmq__settle_refused(relmq__db *db, const relmq__lease *lease, relmq
 		sql->failed = true;
 	relmq__buf_free(&json);
 	return run(db, sql, settled, err);
+}
+
+/* --- what others have locked --------------------------------------------------------- */
+
+/* Mark the rows whose id is in the answer. */
+static relmq_code mark(relmq__db *db, const relmq__buf *sql, relmq__row *const *rows, size_t n,
+    bool *marked, relmq_error *err)
+{
+	MYSQL_RES *res = NULL;
+	if (sql->failed)
+		return relmq__fail_nomem(err);
+	relmq_code code = relmq__db_query(db, sql->data, sql->len, &res, err);
+	memset(marked, 0, n * sizeof(*marked));
+	for (MYSQL_ROW row; code == RELMQ_OK && (row = mysql_fetch_row(res)) != NULL;) {
+		uint64_t id = strtoull(row[0], NULL, 10);
+		for (size_t i = 0; i < n; i++)
+			if (rows[i]->id == id)
+				marked[i] = true;
+	}
+	mysql_free_result(res);
+	return code;
+}
+
+static void build_look(relmq__buf *sql, relmq__row *const *rows, size_t n, const char *end)
+{
+	relmq__buf_reset(sql);
+	relmq__buf_adds(sql, "SELECT o.id FROM JSON_TABLE('[");
+	for (size_t i = 0; i < n; i++)
+		relmq__buf_addf(sql, "%s%llu", i > 0 ? "," : "", (unsigned long long) rows[i]->id);
+	relmq__buf_addf(sql,
+	    "]', '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) j"
+	    " STRAIGHT_JOIN message_outbox o ON o.id = j.id%s",
+	    end);
+}
+
+relmq_code relmq__settle_look(relmq__db *db, relmq__buf *sql, relmq__row *const *rows, size_t n,
+    bool *locked, relmq_error *err)
+{
+	bool ours[RELMQ__SETTLE_MAX];
+	assert(n <= RELMQ__SETTLE_MAX);
+	build_look(sql, rows, n, " FOR UPDATE SKIP LOCKED");
+	relmq_code code = mark(db, sql, rows, n, ours, err);
+	if (code != RELMQ_OK)
+		return code;
+	build_look(sql, rows, n, ""); /* a plain read: it waits for nobody either */
+	code = mark(db, sql, rows, n, locked, err);
+	for (size_t i = 0; i < n; i++)
+		locked[i] = locked[i] && !ours[i];
+	return code;
 }

@@ -8,19 +8,16 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/outage.h"
 #include "db/migrate.h"
 #include "publisher/purge.h"
 #include "publisher/relay.h"
 #include "publisher/report.h"
-#include "publisher/settle.h"
+#include "publisher/settler.h"
 #include "publisher/sweep.h"
 
 enum {
-	SETTLE_ROWS = 500,  /* rows one statement settles at most                     */
-	SETTLE_WAIT_MS = 5, /* an outcome never waits longer for company              */
 	SWEEP_ROWS = 500,   /* rows one sweep hands out at most                       */
 	TELL_ROWS = 64,     /* rows for which wire is woken once                      */
 	POLL_MIN_MS = 1,    /* pause after a sweep that found less than half of those */
@@ -31,12 +28,6 @@ enum {
 	LOCK_WAIT_PARTS = 4 /* a lock wait is bounded by this part of a lease         */
 };
 
-typedef struct pile { /* rows that wait to be settled */
-	relmq__row **rows;
-	size_t count;
-	int64_t since_ms;
-} pile;
-
 typedef struct store {
 	relmq__relay *relay;
 	const relmq__publisher_settings *settings;
@@ -46,7 +37,7 @@ typedef struct store {
 	relmq__report report;
 	relmq__purge purge;
 	relmq__outage outage;
-	pile confirmed, refused;
+	relmq__settler settler;
 	size_t room;        /* rows that may be out at once                 */
 	size_t outstanding; /* rows handed out and not yet settled, all     */
 	size_t with_wire;   /* of those: not back from wire                 */
@@ -54,7 +45,6 @@ typedef struct store {
 	int64_t pause_ms, next_sweep_ms;
 	bool idle;
 	int64_t stop_by_ms; /* 0: not stopping */
-	relmq__buf sql;
 } store;
 
 static bool schema_wrong(relmq_code code, const relmq_error *err)
@@ -71,11 +61,13 @@ static void done(store *s, relmq__row *row)
 	relmq__row_free(row);
 }
 
-static void pile_up(pile *p, relmq__row *row)
+/* Its outcome has committed. The keys of confirmed rows have been free since the ack. */
+static void on_settled(void *arg, relmq__row *row)
 {
-	if (p->count == 0)
-		p->since_ms = relmq__now_ms();
-	p->rows[p->count++] = row;
+	store *s = arg;
+	if (row->outcome == RELMQ__REFUSED)
+		relmq__sweep_free_key(&s->sweep, row);
+	done(s, row);
 }
 
 static void count_outcome(relmq__relay_stats *stats, const relmq__row *row)
@@ -106,11 +98,11 @@ static void sort_outcome(store *s, relmq__row *row)
 	case RELMQ__CONFIRMED:
 		/* Free at the ack: whatever happens to the DELETE, this row went first. */
 		relmq__sweep_free_key(&s->sweep, row);
-		pile_up(&s->confirmed, row);
+		relmq__settler_add(&s->settler, row);
 		break;
 	case RELMQ__REFUSED:
 		/* The key stays taken until FAILED or ABANDONED has committed. */
-		pile_up(&s->refused, row);
+		relmq__settler_add(&s->settler, row);
 		break;
 	case RELMQ__UNKNOWN:
 	default:
@@ -132,94 +124,10 @@ static void collect(store *s)
 	}
 }
 
-/* --- settling ----------------------------------------------------------------------- */
-
-static void drop_front(pile *p, size_t n)
-{
-	memmove(p->rows, p->rows + n, (p->count - n) * sizeof(*p->rows));
-	p->count -= n;
-	p->since_ms = relmq__now_ms();
-}
-
-static void note_gone(store *s, size_t n, uint64_t settled)
-{
-	if (settled >= n)
-		return;
-	s->relay->stats.gone += n - settled;
-	LOG_WARN("store",
-	    "%llu of %zu rows were already gone, changed, or another relay's when settled",
-	    (unsigned long long) (n - settled), n);
-}
-
-static relmq_code settle_confirmed(store *s, relmq_error *err)
-{
-	pile *p = &s->confirmed;
-	size_t n = p->count < SETTLE_ROWS ? p->count : SETTLE_ROWS;
-	uint64_t settled = 0;
-	RELMQ_FAIL_POINT("publisher.acked");
-	relmq_code code = relmq__settle_confirmed(
-	    &s->db, &s->relay->lease, &s->sql, p->rows, n, s->settings->keep_sent, &settled, err);
-	if (code != RELMQ_OK)
-		return code;
-	RELMQ_FAIL_POINT("publisher.settled");
-	note_gone(s, n, settled);
-	for (size_t i = 0; i < n; i++)
-		done(s, p->rows[i]);
-	drop_front(p, n);
-	return RELMQ_OK;
-}
-
-static void log_refusal(const relmq__row *row, bool abandoned)
-{
-	if (abandoned)
-		LOG_ERROR("store", "row %llu is ABANDONED after %u attempts: %s",
-		    (unsigned long long) row->id, (unsigned) row->retry_count + 1,
-		    row->item.reason);
-	else
-		LOG_WARN("store", "row %llu failed (attempt %u): %s", (unsigned long long) row->id,
-		    (unsigned) row->retry_count + 1, row->item.reason);
-}
-
-static relmq_code settle_refused(store *s, relmq_error *err)
-{
-	pile *p = &s->refused;
-	size_t n = p->count < SETTLE_ROWS ? p->count : SETTLE_ROWS;
-	uint64_t settled = 0;
-	RELMQ_FAIL_POINT("publisher.refused");
-	relmq_code code = relmq__settle_refused(
-	    &s->db, &s->relay->lease, &s->sql, p->rows, n, s->settings, &settled, err);
-	if (code != RELMQ_OK)
-		return code;
-	note_gone(s, n, settled);
-	for (size_t i = 0; i < n; i++) {
-		bool abandoned = relmq__settle_abandons(p->rows[i], s->settings);
-		if (abandoned)
-			s->relay->stats.abandoned++;
-		log_refusal(p->rows[i], abandoned);
-		relmq__sweep_free_key(&s->sweep, p->rows[i]);
-		done(s, p->rows[i]);
-	}
-	drop_front(p, n);
-	return RELMQ_OK;
-}
-
-/* Company is worth waiting for: each statement costs a write to the server's disk. The keys
- * of confirmed rows are free meanwhile. */
-static bool ripe(const store *s, const pile *p)
-{
-	bool last = s->stop_by_ms != 0 && s->with_wire == 0;
-	return p->count >= SETTLE_ROWS ||
-	    (p->count > 0 && (last || relmq__now_ms() - p->since_ms >= SETTLE_WAIT_MS));
-}
-
 static relmq_code settle(store *s, relmq_error *err)
 {
-	relmq_code code = RELMQ_OK;
-	while (code == RELMQ_OK && ripe(s, &s->confirmed))
-		code = settle_confirmed(s, err);
-	while (code == RELMQ_OK && ripe(s, &s->refused))
-		code = settle_refused(s, err);
-	return code;
+	bool last = s->stop_by_ms != 0 && s->with_wire == 0;
+	return relmq__settler_run(&s->settler, &s->db, last, err);
 }
 
 /* --- work ----------------------------------------------------------------------------- */
@@ -358,10 +266,8 @@ static void rest(store *s)
 		wake = now + relmq__outage_wait_ms(&s->outage);
 	else if (s->stop_by_ms == 0 && may_publish(s) && s->outstanding < s->room)
 		wake = s->next_sweep_ms;
-	if (s->confirmed.count > 0 && s->db.mysql != NULL)
-		wake = earlier(wake, s->confirmed.since_ms + SETTLE_WAIT_MS);
-	if (s->refused.count > 0 && s->db.mysql != NULL)
-		wake = earlier(wake, s->refused.since_ms + SETTLE_WAIT_MS);
+	if (s->db.mysql != NULL)
+		wake = earlier(wake, relmq__settler_due_ms(&s->settler));
 	if (s->stop_by_ms != 0)
 		wake = earlier(wake, s->stop_by_ms);
 	if (wake > now)
@@ -393,28 +299,16 @@ static bool init(store *s, relmq__relay *r)
 	s->outage.where = s->db.hosts.text;
 	s->room = (size_t) s->settings->window * RELMQ__READ_AHEAD;
 	s->pause_ms = POLL_MIN_MS;
-	s->confirmed.rows = calloc(s->room, sizeof(relmq__row *));
-	s->refused.rows = calloc(s->room, sizeof(relmq__row *));
-	return s->confirmed.rows != NULL && s->refused.rows != NULL &&
+	return relmq__settler_init(&s->settler, s->relay, s->room, on_settled, s) &&
 	    relmq__sweep_init(&s->sweep, s->settings);
-}
-
-static void free_pile(store *s, pile *p)
-{
-	for (size_t i = 0; i < p->count; i++)
-		done(s, p->rows[i]);
-	free(p->rows);
-	p->count = 0;
 }
 
 static void fini(store *s)
 {
-	free_pile(s, &s->confirmed);
-	free_pile(s, &s->refused);
+	relmq__settler_free(&s->settler);
 	relmq__sweep_free(&s->sweep);
 	relmq__report_free(&s->report);
 	relmq__purge_free(&s->purge);
-	relmq__buf_free(&s->sql);
 	relmq__db_close(&s->db);
 }
 

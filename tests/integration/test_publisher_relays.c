@@ -75,14 +75,20 @@ Test(relays, strangers_hold_locks_for_longer_than_the_lock_wait)
 	relmq__db stranger;
 	relmq_error err;
 	env_config(&e, "\"publisher\":{\"lease\":\"2s\",\"keep_sent\":true}");
-	outbox_fill(&e, e.queue, 0, 500, 100);
+	start_relays(RELAYS);
+	for (int n = 0; n < 50; n++) {
+		char id[16];
+		char values[64];
+		(void) snprintf(id, sizeof(id), "m-%06d", n);
+		(void) snprintf(values, sizeof(values), "'k-%d', NOW(6) + INTERVAL 2 SECOND", n);
+		outbox_row(&e, id, e.queue, "business_key, next_retry_at", values);
+	}
 	env_session(&e, &stranger);
 	cr_assert_eq(relmq__db_execf(&stranger, NULL, &err, "START TRANSACTION"), RELMQ_OK);
 	cr_assert_eq(relmq__db_execf(&stranger, NULL, &err,
-	                 "UPDATE message_outbox SET last_error = 'mine' WHERE id %% 10 = 0"),
+	                 "UPDATE message_outbox SET last_error = 'mine' WHERE status = 4"),
 	    RELMQ_OK, "%s", err.text);
-	start_relays(RELAYS);
-	outbox_fill(&e, e.queue, 500, 2000, 100);
+	outbox_fill(&e, e.queue, 50, 2450, 100);
 	bool waited = false;
 	EVENTUALLY(SOON_MS, env_ready(&e, e.queue) == 2500);
 	for (int64_t end = now_ms() + SOON_MS; !waited && now_ms() < end; pause_ms(10))
@@ -96,7 +102,6 @@ Test(relays, strangers_hold_locks_for_longer_than_the_lock_wait)
 		(void) stop_relay(&relays[i]);
 	queue_take(&e, e.queue, &got);
 	arrived_check(&got, 0, 2500, 1, 1);
-	arrived_in_order(&got);
 	relmq__db_close(&stranger);
 }
 
