@@ -35,10 +35,11 @@ marked() { # NAME
 # A server whose pid file was lost (stack.sh itself killed between fork and
 # write) is found by its mark, so that it is adopted or stopped, never forgotten.
 recover_pid() { # NAME
-	local pid
+	local pid comm
 	alive "$1" && return 0
 	for pid in $(marked "$1"); do
-		case $(<"/proc/$pid/comm") in
+		comm=$(cat "/proc/$pid/comm" 2>/dev/null) || continue # it has just ended
+		case $comm in
 		mariadbd | mysqld | beam.smp | epmd)
 			printf '%s\n' "$pid" >"$run/$1.pid"
 			return 0
