@@ -3,6 +3,7 @@
 
 enum {
 	STEP = 4,
+	SPARE = 3, /* half of a range is given up when what was chosen stood in this part of it */
 	FACTOR_MAX = 4096,
 	RANGE_MAX = 400000, /* 60 to 80 ms of covering index on two cores */
 	TRIAL_WAIT_MS = 100,
@@ -55,7 +56,8 @@ void relmq__depth_learn(
 		s->on_trial = true;
 		s->before = seen->useful;
 		deeper(s);
-	} else if (!s->on_trial && s->factor > 1 && seen->last_rank < seen->limit / (2 * STEP)) {
+	} else if (!s->on_trial && s->factor > 1 && seen->last_rank > 0 &&
+	    seen->last_rank < seen->limit / SPARE) {
 		s->factor /= 2;
 	}
 }

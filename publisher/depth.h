@@ -29,7 +29,7 @@ typedef struct relmq__depth_seen {
 	size_t limit;     /* of its range                                 */
 	size_t read;      /* index entries                                */
 	size_t useful;    /* chosen now, and in flight already            */
-	size_t last_rank; /* how far from the front the last chosen stood */
+	size_t last_rank; /* how far from the front the last chosen stood; 0: none */
 	bool starving;    /* wire could take more than it has             */
 } relmq__depth_seen;
 

@@ -52,7 +52,7 @@ Test(depth, no_range_is_longer_than_its_bound)
 	cr_expect_eq(relmq__depth_limit(&d, SHARD, 1000000), RANGE_MAX);
 }
 
-/* Not all the way: what stands within an eighth of the range would be missed at once. */
+/* Not all the way: a range that ends right behind what it is for would be cut at once. */
 Test(depth, comes_back_when_the_wall_is_gone)
 {
 	for (int i = 0; i < 20; i++)
@@ -60,7 +60,33 @@ Test(depth, comes_back_when_the_wall_is_gone)
 	cr_assert_gt(limit(), 50000);
 	for (int i = 0; i < 40; i++)
 		(void) sweep(0, 1000, false, 1000 + i);
-	cr_expect_leq(limit(), 8 * NEED);
+	cr_expect_leq(limit(), 3 * NEED);
+}
+
+/* While everything near the front is in flight nothing is chosen: that says nothing about how far
+ * back the next one will stand. */
+Test(depth, stays_where_nothing_was_chosen)
+{
+	for (int i = 0; i < 20; i++)
+		(void) sweep(50000, 1000, true, i);
+	size_t deep = limit();
+	cr_assert_gt(deep, 50000);
+	for (int i = 0; i < 40; i++) {
+		relmq__depth_seen seen = {
+			.limit = deep, .read = 51000, .useful = 50, .last_rank = 0
+		};
+		relmq__depth_learn(&d, SHARD, &seen, 1000 + i);
+	}
+	cr_expect_eq(limit(), deep);
+}
+
+/* And where it was deep enough for a wall it does not stay four times as deep. */
+Test(depth, is_not_much_deeper_than_the_wall)
+{
+	for (int i = 0; i < 60; i++)
+		(void) sweep(26000, 1000000, false, i);
+	cr_expect_gt(limit(), 26000);
+	cr_expect_leq(limit(), 2 * 26000);
 }
 
 /* A few hot keys: reading deeper finds no other, so it must not be read deep each time. */
