@@ -42,6 +42,7 @@ typedef struct store {
 	size_t outstanding; /* rows handed out and not yet settled, all     */
 	size_t with_wire;   /* of those: not back from wire                 */
 	size_t untold;      /* of those: wire has not been woken for them   */
+	size_t came_back;   /* from wire while store last settled and swept */
 	int64_t pause_ms, next_sweep_ms;
 	bool idle;
 	int64_t stop_by_ms; /* 0: not stopping */
@@ -167,10 +168,24 @@ static bool may_publish(const store *s)
 	return atomic_load(&s->relay->wire_up) && atomic_load(&s->relay->stats.blocked) == 0;
 }
 
+/* A sweep reads past all that is out, so few large ones are cheaper than many small ones. Half
+ * a window keeps the broker as busy as a full one; wire is to have that much still when the
+ * sweep is over. */
+static bool wire_wants(const store *s)
+{
+	size_t window = (size_t) s->settings->window;
+	return s->with_wire <= window - window / 2 + s->came_back;
+}
+
+static bool has_use_for_rows(const store *s)
+{
+	return s->stop_by_ms == 0 && may_publish(s) && s->outstanding < s->room && wire_wants(s);
+}
+
 static bool may_sweep(const store *s)
 {
-	return s->stop_by_ms == 0 && may_publish(s) && s->outstanding < s->room &&
-	    (byte_room(s) > 0 || s->outstanding == 0) && relmq__now_ms() >= s->next_sweep_ms;
+	return has_use_for_rows(s) && (byte_room(s) > 0 || s->outstanding == 0) &&
+	    relmq__now_ms() >= s->next_sweep_ms;
 }
 
 /* Where there was plenty there is more: at once. Else a pause that grows, and in which the
@@ -206,6 +221,7 @@ static relmq_code sweep(store *s, relmq_error *err)
 		cost_us += s->sweep.look_us;
 	}
 	tell_wire(s);
+	s->came_back = relmq__queue_count(s->relay->to_store);
 	plan_next_sweep(s, cost_us, moved, want);
 	return code;
 }
@@ -264,7 +280,7 @@ static void rest(store *s)
 	int64_t wake = now + s->settings->poll_max_ms;
 	if (s->db.mysql == NULL)
 		wake = now + relmq__outage_wait_ms(&s->outage);
-	else if (s->stop_by_ms == 0 && may_publish(s) && s->outstanding < s->room)
+	else if (has_use_for_rows(s))
 		wake = s->next_sweep_ms;
 	if (s->db.mysql != NULL)
 		wake = earlier(wake, relmq__settler_due_ms(&s->settler));

@@ -70,6 +70,8 @@ static bool is_asked(const relmq__lease *lease, unsigned shard)
 static void in_our_shards(relmq__sweep *s, const relmq__lease *lease)
 {
 	const char *before = " AND shard IN (";
+	if (lease->held_count == RELMQ__SHARDS) /* sixteen ranges for nothing */
+		return;
 	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
 		if (!lease->shards[i].held)
 			continue;
