@@ -1,6 +1,7 @@
 /* publisher/breaker.c - see breaker.h. */
 #include "publisher/breaker.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -227,7 +228,8 @@ static bool on_refused(relmq__breakers *b, relmq__breaker *k, const relmq__row *
 {
 	bool probe = k->state == HALF_OPEN && k->probe == row->id;
 	k->refusals++;
-	memcpy(k->reason, row->item.reason, sizeof(k->reason));
+	(void) snprintf(k->reason, sizeof(k->reason), "%s",
+	    row->item.overdue ? "no answer within confirm_timeout" : row->item.reason);
 	if (k->state == CLOSED) {
 		k->since_ms = relmq__now_ms();
 		if (k->refusals >= (uint64_t) b->settings->breaker_after)
@@ -243,6 +245,7 @@ static bool on_refused(relmq__breakers *b, relmq__breaker *k, const relmq__row *
 bool relmq__breakers_outcome(relmq__breakers *b, const relmq__row *row, relmq__outcome outcome)
 {
 	bool counts = outcome == RELMQ__REFUSED && is_of_destination(&row->item);
+	counts = counts || (outcome == RELMQ__UNKNOWN && row->item.overdue);
 	if (b->settings->breaker_after == 0 || (b->count == 0 && !counts))
 		return true;
 	uint64_t destination = destination_of(row);

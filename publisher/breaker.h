@@ -2,7 +2,8 @@
  *
  * A destination is an exchange and a routing key. After so many refusals in a row its breaker
  * opens: its rows are held (not handed out, and charged nothing), until after a pause one of
- * them, any, is the probe. Its confirm closes the breaker and frees the rows; its refusal, which
+ * them, any, is the probe. A confirm that is overdue counts as a refusal here (a quorum queue
+ * without its majority gives none): a destination without an answer would fill the window for all. Its confirm closes the breaker and frees the rows; its refusal, which
  * charges nobody, doubles the pause. Held rows stay as they are in the table; the ids are
  * kept here, 24 bytes each, so that a sweep passes them by without reading their contents.
  * One thread (store's). Knows no database and no AMQP connection. */

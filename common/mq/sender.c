@@ -66,6 +66,7 @@ static void on_settled(void *arg, void *slot, bool ack)
 	if (item->returned) {
 		finish(s, item, RELMQ__REFUSED);
 	} else if (ack) {
+		s->answered_ms = relmq__now_ms();
 		finish(s, item, RELMQ__CONFIRMED);
 	} else {
 		item->refusal = RELMQ__REFUSED_NACK;
@@ -199,6 +200,7 @@ bool relmq__sender_init(relmq__sender *s)
 	memset(&s->conn, 0, sizeof(s->conn));
 	s->bytes = 0;
 	s->sent = 0;
+	s->answered_ms = 0;
 	s->careful = 0;
 	s->blocked = s->channel_dead = false;
 	relmq__dispatcher_init(&s->dispatcher, &s->conn, &sender_events, s);
@@ -291,7 +293,7 @@ static void push_corked(relmq__sender *s, const relmq__item *item)
 
 relmq_code relmq__sender_publish(relmq__sender *s, relmq__item *item, relmq_error *err)
 {
-	item->returned = item->permanent = false;
+	item->returned = item->permanent = item->overdue = false;
 	item->code = 0;
 	item->refusal = RELMQ__REFUSED_LOCAL;
 	item->reason[0] = '\0';
@@ -325,6 +327,17 @@ static relmq_code revive_channel(relmq__sender *s, relmq_error *err)
 	return code == RELMQ_OK ? start_confirms(s, err) : code;
 }
 
+/* Where the broker has confirmed something after this one was sent, it does not stand still: it
+ * is the queue of this one that gives no answer, neither ack nor nack, as a quorum queue without
+ * its majority. (One that freezes between two confirms looks so, too.) */
+static void mark_overdue(relmq__sender *s)
+{
+	uint64_t tag = 0;
+	int64_t before_ms = relmq__now_ms() - s->confirm_timeout_ms;
+	for (relmq__item *item; (item = relmq__window_next(&s->window, &tag)) != NULL;)
+		item->overdue = item->sent_ms <= before_ms && item->sent_ms <= s->answered_ms;
+}
+
 static relmq_code check_overdue(relmq__sender *s, relmq_error *err)
 {
 	uint64_t tag = 0;
@@ -334,6 +347,7 @@ static relmq_code check_overdue(relmq__sender *s, relmq_error *err)
 	int64_t from = oldest->sent_ms > s->clock_from_ms ? oldest->sent_ms : s->clock_from_ms;
 	if (relmq__now_ms() - from < s->confirm_timeout_ms)
 		return RELMQ_OK;
+	mark_overdue(s);
 	return relmq__fail(err, RELMQ_EBROKER, RELMQ_F_RETRY,
 	    "rabbitmq %.80s: no confirm within confirm_timeout (%lld ms)", s->conn.hosts.text,
 	    (long long) s->confirm_timeout_ms);

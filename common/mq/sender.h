@@ -36,6 +36,7 @@ typedef struct relmq__item {
 	relmq__refusal refusal;
 	bool permanent; /* REFUSED: no later attempt can help                      */
 	char reason[RELMQ__REFUSAL_MAX];
+	bool overdue; /* UNKNOWN: its confirm is, and others came after it was sent */
 	int64_t sent_ms;
 	bool returned;
 } relmq__item;
@@ -55,6 +56,7 @@ typedef struct relmq__sender {
 	relmq__idset suspects;
 	bool blocked;          /* the broker does not read from us: an alarm             */
 	int64_t clock_from_ms; /* the confirm clock stands still while blocked           */
+	int64_t answered_ms;   /* when the last confirm came                             */
 	int closed_code;       /* channel closed by the broker, to be dealt with by pump */
 	char closed_text[RELMQ__REFUSAL_MAX];
 	bool channel_dead;

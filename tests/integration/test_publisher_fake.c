@@ -17,6 +17,7 @@ static fake f;
 /* What the broker does by itself with a publish; under its lock. */
 static struct {
 	bool acks;
+	const char *mute; /* routing key that gets no answer              */
 	const char *culprit; /* id of the message that it closes for */
 	int code;            /* with this                            */
 	bool whole;          /* the connection, not the channel      */
@@ -30,6 +31,8 @@ static void on_publish(void *arg, const fake_publish *p)
 		habit.closes++;
 		(void) (habit.whole ? fake_close_connection(&f, habit.code, "because of you")
 		                    : fake_close_channel(&f, habit.code, "because of you"));
+	} else if (habit.mute != NULL && strcmp(p->routing_key, habit.mute) == 0) {
+		return;
 	} else if (habit.acks) {
 		(void) fake_confirm(&f, p, false, true);
 	}
@@ -124,6 +127,29 @@ Test(fake, a_swallowed_confirm_sends_its_row_again)
 }
 
 /* (P02, P04) */
+/* A queue that gives no answer, as a quorum queue without its majority: the others go on as soon
+ * as that is known, and nobody is charged. */
+Test(fake, a_destination_without_an_answer_does_not_fill_the_window_for_all)
+{
+	enum { MUTE = 40, OTHERS = 200 };
+	env_config(&e,
+	    "\"publisher\":{\"confirm_timeout\":\"1s\",\"window\":20,\"breaker_after\":5,"
+	    "\"breaker_pause\":\"1h\",\"breaker_pause_max\":\"1h\"}");
+	habit.mute = "mute";
+	set_acks(true);
+	outbox_fill(&e, "q", 0, 10, 0);
+	outbox_fill(&e, "mute", 1000, MUTE, 0);
+	outbox_fill(&e, "q", 10, OTHERS - 10, 0);
+	relay = relay_start(&e, NULL);
+	EVENTUALLY(SOON_MS, proc_said(&relay, "no answer within confirm_timeout"));
+	EVENTUALLY(SOON_MS, outbox_rows(&e) == MUTE);
+	cr_expect_eq(untouched(), MUTE);
+	cr_expect_leq(fake_callers(&f), 4, "a connection lost is the price, but not each second");
+	fake_lock(&f);
+	habit.mute = NULL;
+	fake_unlock(&f);
+}
+
 Test(fake, a_row_that_was_returned_and_acked_is_kept)
 {
 	env_config(&e, "\"publisher\":{\"retry_delays\":[\"1h\"]}");

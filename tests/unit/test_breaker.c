@@ -35,7 +35,7 @@ static const relmq__row *to(uint64_t id, const char *exchange, const char *routi
 	row.item.exchange = amqp_cstring_bytes(exchange);
 	row.item.routing_key = amqp_cstring_bytes(routing_key);
 	row.item.refusal = RELMQ__REFUSED_NACK;
-	row.item.permanent = false;
+	row.item.permanent = row.item.overdue = false;
 	return &row;
 }
 
@@ -98,6 +98,18 @@ Test(breaker, what_is_the_rows_own_fault_counts_for_nothing)
 		cr_expect(relmq__breakers_outcome(&b, &row, RELMQ__REFUSED));
 	}
 	cr_expect_eq(b.open, 1, "an exchange that is missing is");
+}
+
+/* Nobody is charged for a confirm that does not come, and yet it is the destination's. */
+Test(breaker, no_answer_is_an_answer)
+{
+	(void) to(1, "x", "q");
+	for (row.id = 1; row.id <= AFTER; row.id++) {
+		row.item.overdue = true;
+		cr_expect(relmq__breakers_outcome(&b, &row, RELMQ__UNKNOWN));
+	}
+	cr_expect_eq(b.open, 1);
+	cr_expect_not(relmq__breakers_admit(&b, to(9, "x", "q")));
 }
 
 Test(breaker, what_was_under_way_when_it_opened_is_charged_nothing)

@@ -126,6 +126,7 @@ Test(sender, a_swallowed_confirm_is_overdue)
 	}
 	cr_expect_leq(pump_until_lost(), 4000);
 	expect(0, 1, RELMQ__UNKNOWN);
+	cr_expect(items[0].item.overdue, "others were answered");
 	expect(1, 99, RELMQ__CONFIRMED);
 	cr_expect(s.window.count == 0 && s.bytes == 0, "a slot leaks");
 }
