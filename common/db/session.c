@@ -251,10 +251,14 @@ static relmq_code connect_session(
 	bool by_socket = given(s->socket);
 	set_options(db->mysql, s);
 	relmq__db_set_tls(db->mysql, &s->tls);
-	if (mysql_real_connect(db->mysql, by_socket ? NULL : db->hosts.name, s->user, s->password,
-	        s->database, by_socket ? 0 : (unsigned) db->hosts.port,
-	        by_socket ? s->socket : NULL, 0) == NULL)
-		return fail_last(db, doing, err);
+	bool bounded;
+	if (!relmq__db_connect(db->mysql, s, by_socket ? NULL : db->hosts.name,
+	        by_socket ? 0 : (unsigned) db->hosts.port, &bounded)) {
+		if (!bounded)
+			return fail_last(db, doing, err);
+		return fail_as(
+		    db, 2013, "HY000", doing, "no TLS handshake within connect_timeout", err);
+	}
 	if (!relmq__db_tls_kept(db->mysql, &s->tls))
 		return fail_as(db, 2026, "HY000", doing, "the server does not offer TLS", err);
 	db->is_mariadb = strstr(mysql_get_server_info(db->mysql), "MariaDB") != NULL;

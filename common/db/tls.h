@@ -14,6 +14,10 @@
 
 /** Before mysql_real_connect(). */
 void relmq__db_set_tls(MYSQL *mysql, const relmq__tls_settings *t);
+/** mysql_real_connect(), with the handshake bounded by connect_timeout too: Oracle's client would
+ *  wait in it for ever. `*bounded`: that bound was reached. */
+bool relmq__db_connect(
+    MYSQL *mysql, const relmq__mysql_settings *s, const char *host, unsigned port, bool *bounded);
 /** After it: false when TLS was asked for and the connection has none. */
 bool relmq__db_tls_kept(MYSQL *mysql, const relmq__tls_settings *t);
 

@@ -179,7 +179,7 @@ Test(tls, the_programs_own_certificate)
 	cr_expect_not_null(strstr(err.text, "tls.key_file"), "%s", err.text);
 	cr_expect_not_null(strstr(err.text, "mismatch"), "%s", err.text);
 	cr_expect_eq(try_db(&err), RELMQ_EDB);
-	cr_expect_not_null(strstr(err.text, "mismatch"), "%s", err.text);
+	cr_expect_not_null(strstr(err.text, "key"), "%s", err.text);
 	/* the file was looked at when it was read; a passphrase is not asked for later either */
 	for (int i = 0; i < 2; i++)
 		set(&both[i]->key_file, in_tls_folder("encrypted.key"));
@@ -236,7 +236,7 @@ Test(tls, a_database_that_seems_to_have_no_tls_is_told_nothing)
 	set(&e.settings.mysql.user, getenv("RELMQ_MYSQL_USER"));
 	e.settings.mysql.tls.verify = false;
 	cr_expect_eq(try_db(&err), RELMQ_EDB);
-	cr_expect_not_null(strstr(err.text, "TLS"), "%s", err.text);
+	cr_expect_eq(err.native, 2026, "%d %s", err.native, err.text);
 	cr_expect_not(gate_heard(&g, e.settings.mysql.password));
 	cr_expect_not(gate_heard(&g, "SET NAMES"), "a statement in plain text");
 	/* The same door without TLS asked for: what is tested above is the refusal. */
