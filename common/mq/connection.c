@@ -270,4 +270,6 @@ void relmq__conn_close(relmq__conn *c, bool polite)
 	c->watched = false;
 	(void) amqp_destroy_connection(c->state);
 	c->state = NULL;
+	if (c->settings->tls.enabled)
+		relmq__tls_forget();
 }

@@ -111,3 +111,8 @@ const char *relmq__tls_reason(int status, int verdict)
 		return "the server does not speak TLS on this port";
 	return openssl_text();
 }
+
+void relmq__tls_forget(void)
+{
+	ERR_clear_error();
+}

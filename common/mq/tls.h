@@ -19,5 +19,8 @@ amqp_socket_t *relmq__tls_socket(amqp_connection_state_t state, const relmq__tls
     const char *host, int *verdict, relmq_error *err);
 /** Why opening it failed with `status`, for a person; NULL when it was not about TLS. */
 const char *relmq__tls_reason(int status, int verdict);
+/** Once a connection is closed: what OpenSSL noted for this thread would be taken by the next who
+ *  asks, a database session on the same thread, for a failure of its own. */
+void relmq__tls_forget(void);
 
 #endif
