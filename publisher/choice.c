@@ -35,14 +35,16 @@ void relmq__choice_end(relmq__choice *c)
 
 static bool may_go(const relmq__choice *c, const relmq__candidate *row)
 {
-	const relmq__sweep *s = c->sweep;
+	relmq__sweep *s = c->sweep;
 	if (!row->due || c->lease->shards[row->shard].draining ||
 	    relmq__idset_has(&s->ids, row->id))
 		return false;
 	if (!s->by_key)
 		return true;
-	if (relmq__idset_has(&s->keys, row->key_hash))
+	if (relmq__idset_has(&s->keys, row->key_hash)) {
+		s->waiting |= 1U << row->shard;
 		return false;
+	}
 	/* Behind a FAILED row nothing of its key goes but the lowest FAILED row itself. */
 	return row->status == RELMQ__FAILED ? !relmq__idset_has(&c->behind_failed, row->key_hash)
 	                                    : !relmq__idset_has(&c->held, row->key_hash);

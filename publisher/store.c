@@ -179,13 +179,15 @@ static bool wire_wants(const store *s)
 
 static bool has_use_for_rows(const store *s)
 {
-	return s->stop_by_ms == 0 && may_publish(s) && s->outstanding < s->room && wire_wants(s);
+	return s->stop_by_ms == 0 && may_publish(s) && s->outstanding < s->room && wire_wants(s) &&
+	    (byte_room(s) > 0 || s->outstanding == 0);
 }
 
+/* A pause ends early where a row waits for a key that has come free. */
 static bool may_sweep(const store *s)
 {
-	return has_use_for_rows(s) && (byte_room(s) > 0 || s->outstanding == 0) &&
-	    relmq__now_ms() >= s->next_sweep_ms;
+	return has_use_for_rows(s) &&
+	    (relmq__now_ms() >= s->next_sweep_ms || relmq__sweep_hot(&s->sweep) != 0);
 }
 
 /* Where there was plenty there is more: at once. Else a pause that grows, and in which the
@@ -211,18 +213,21 @@ static relmq_code sweep(store *s, relmq_error *err)
 	size_t room = s->room - s->outstanding;
 	size_t want = room < SWEEP_ROWS || s->sweep.look_us > DEAR_US ? room : SWEEP_ROWS;
 	bool any = true;
+	bool early = relmq__now_ms() < s->next_sweep_ms;
+	uint32_t shards = early ? relmq__sweep_hot(&s->sweep) : RELMQ__ALL_SHARDS;
 	relmq_code code = RELMQ_OK;
-	if (s->idle)
+	if (s->idle && !early)
 		code = relmq__sweep_probe(&s->db, &any, err);
 	int64_t cost_us = relmq__now_us() - began_us;
 	if (code == RELMQ_OK && any) {
-		code = relmq__sweep_run(&s->sweep, &s->db, &s->relay->lease, want, byte_room(s),
-		    hand_out, s, &moved, err);
+		code = relmq__sweep_run(&s->sweep, &s->db, &s->relay->lease, shards, want,
+		    byte_room(s), hand_out, s, &moved, err);
 		cost_us += s->sweep.look_us;
 	}
 	tell_wire(s);
 	s->came_back = relmq__queue_count(s->relay->to_store);
-	plan_next_sweep(s, cost_us, moved, want);
+	if (!early)
+		plan_next_sweep(s, cost_us, moved, want);
 	return code;
 }
 
@@ -281,7 +286,7 @@ static void rest(store *s)
 	if (s->db.mysql == NULL)
 		wake = now + relmq__outage_wait_ms(&s->outage);
 	else if (has_use_for_rows(s))
-		wake = s->next_sweep_ms;
+		wake = relmq__sweep_hot(&s->sweep) != 0 ? now : s->next_sweep_ms;
 	if (s->db.mysql != NULL)
 		wake = earlier(wake, relmq__settler_due_ms(&s->settler));
 	if (s->stop_by_ms != 0)

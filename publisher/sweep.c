@@ -62,18 +62,18 @@ static void range(relmq__sweep *s, const char *kind, const char *index, const ch
 	    kind, index, status);
 }
 
-static bool is_asked(const relmq__lease *lease, unsigned shard)
+static bool is_asked(const relmq__sweep *s, const relmq__lease *lease, unsigned shard)
 {
-	return lease->shards[shard].held && !lease->shards[shard].draining;
+	return lease->shards[shard].held && (s->asked >> shard & 1U) != 0;
 }
 
 static void in_our_shards(relmq__sweep *s, const relmq__lease *lease)
 {
 	const char *before = " AND shard IN (";
-	if (lease->held_count == RELMQ__SHARDS) /* sixteen ranges for nothing */
-		return;
+	if (lease->held_count == RELMQ__SHARDS && s->asked == RELMQ__ALL_SHARDS)
+		return; /* sixteen ranges for nothing */
 	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
-		if (!lease->shards[i].held)
+		if (!is_asked(s, lease, i))
 			continue;
 		relmq__buf_addf(&s->sql, "%s%u", before, i);
 		before = ",";
@@ -114,7 +114,7 @@ static void build_large(relmq__sweep *s, const relmq__lease *lease, size_t want,
 	relmq__buf_reset(&s->sql);
 	leases(s, lease);
 	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
-		if (!is_asked(lease, i))
+		if (!is_asked(s, lease, i) || lease->shards[i].draining)
 			continue;
 		size_t need = want * 2 / lease->held_count + 8 + lease->shards[i].in_flight;
 		v->limit[i] = relmq__depth_limit(&s->depth, i, need) + behind;
@@ -220,7 +220,8 @@ static relmq_code look(relmq__sweep *s, relmq__db *db, const relmq__lease *lease
 		relmq_code code = read_found(s, db, v, err);
 		if (code != RELMQ_OK)
 			return code;
-		s->large = s->found_count > SMALL_ROWS / 2 || is_cut(v);
+		if (s->asked == RELMQ__ALL_SHARDS)
+			s->large = s->found_count > SMALL_ROWS / 2 || is_cut(v);
 	}
 	keep_ours(s, lease, v);
 	return RELMQ_OK;
@@ -288,14 +289,26 @@ static relmq_code hand_out_chosen(
 	return code;
 }
 
-relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease, size_t want,
-    size_t room, relmq__hand_out_fn fn, void *arg, size_t *moved, relmq_error *err)
+/* At least one shard of them all is ours. */
+static bool begin_look(relmq__sweep *s, const relmq__lease *lease, uint32_t shards)
+{
+	bool any = false;
+	s->asked = shards;
+	s->waiting &= ~shards;
+	s->freed &= ~shards;
+	for (unsigned i = 0; i < RELMQ__SHARDS; i++)
+		any = any || is_asked(s, lease, i);
+	return any;
+}
+
+relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease, uint32_t shards,
+    size_t want, size_t room, relmq__hand_out_fn fn, void *arg, size_t *moved, relmq_error *err)
 {
 	relmq__survey v;
 	relmq__choice c;
 	hand_out h = { s, lease, fn, arg, 0, 0 };
 	*moved = 0;
-	if (lease->held_count == 0)
+	if (!begin_look(s, lease, shards))
 		return RELMQ_OK;
 	relmq__breakers_tick(&s->breakers);
 	int64_t began_us = relmq__now_us();
@@ -327,6 +340,7 @@ void relmq__sweep_free_key(relmq__sweep *s, const relmq__row *row)
 {
 	if (s->by_key)
 		relmq__idset_remove(&s->keys, row->key_hash);
+	s->freed |= 1U << row->shard;
 }
 
 void relmq__sweep_forget(relmq__sweep *s, relmq__lease *lease, const relmq__row *row)

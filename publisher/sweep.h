@@ -31,24 +31,35 @@ typedef struct relmq__sweep {
 	size_t row_bytes;   /* moving average of a row's size               */
 	relmq__candidate *found;
 	size_t found_count, found_room;
-	bool large;      /* the backlog was more than a small question can ask for */
-	int64_t look_us; /* what the last look for work took */
+	uint32_t asked;   /* shards, a bit each, that this look is for            */
+	uint32_t waiting; /* in which the last look met rows whose key was out    */
+	uint32_t freed;   /* in which a key has come free since the last look     */
+	bool large;       /* the backlog was more than a small question can ask for */
+	int64_t look_us;  /* what the last look for work took */
 	relmq__buf sql;
 } relmq__sweep;
 
 typedef void (*relmq__hand_out_fn)(void *arg, relmq__row *row);
 
+enum { RELMQ__ALL_SHARDS = (1 << RELMQ__SHARDS) - 1 };
+
 bool relmq__sweep_init(relmq__sweep *s, const relmq__publisher_settings *settings);
 void relmq__sweep_free(relmq__sweep *s);
 
 /**
- * Find at most `want` rows and hand each to `fn` (taken), until `room` bytes of payload
+ * In these shards (a bit each) find at most `want` rows and hand each to `fn` (taken), until `room` bytes of payload
  * are reached (one row goes in any case). A row that AMQP cannot carry is handed out
  * with outcome REFUSED already set and item.reason filled. `*moved` counts those handed out and
  * those that a circuit breaker holds from now on.
  */
 RELMQ_CHECK relmq_code relmq__sweep_run(relmq__sweep *s, relmq__db *db, relmq__lease *lease,
-    size_t want, size_t room, relmq__hand_out_fn fn, void *arg, size_t *moved, relmq_error *err);
+    uint32_t shards, size_t want, size_t room, relmq__hand_out_fn fn, void *arg, size_t *moved,
+    relmq_error *err);
+/** Shards in which a row waited for its key and a key has come free: worth a look at once. */
+static inline uint32_t relmq__sweep_hot(const relmq__sweep *s)
+{
+	return s->waiting & s->freed;
+}
 /** Is there anything at all? One cheap probe, for idle times. */
 RELMQ_CHECK relmq_code relmq__sweep_probe(relmq__db *db, bool *any, relmq_error *err);
 
