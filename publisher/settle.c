@@ -114,8 +114,8 @@ static relmq_code mark(relmq__db *db, const relmq__buf *sql, relmq__row *const *
 	MYSQL_RES *res = NULL;
 	if (sql->failed)
 		return relmq__fail_nomem(err);
-	relmq_code code = relmq__db_query(db, sql->data, sql->len, &res, err);
 	memset(marked, 0, n * sizeof(*marked));
+	relmq_code code = relmq__db_query(db, sql->data, sql->len, &res, err);
 	for (MYSQL_ROW row; code == RELMQ_OK && (row = mysql_fetch_row(res)) != NULL;) {
 		uint64_t id = strtoull(row[0], NULL, 10);
 		for (size_t i = 0; i < n; i++)
@@ -149,7 +149,7 @@ relmq_code relmq__settle_look(relmq__db *db, relmq__buf *sql, relmq__row *const 
 		return code;
 	build_look(sql, rows, n, ""); /* a plain read: it waits for nobody either */
 	code = mark(db, sql, rows, n, locked, err);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; code == RELMQ_OK && i < n; i++)
 		locked[i] = locked[i] && !ours[i];
 	return code;
 }

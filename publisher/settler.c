@@ -119,7 +119,7 @@ static void drop_batch(relmq__settler *s, relmq__pile *p, size_t n, uint64_t set
  * follow, and then what was behind the batch moves up before them: they wait at the end. */
 static size_t locked_to_the_end(relmq__pile *p, size_t n, const bool *locked)
 {
-	relmq__row *kept[BATCH_ROWS];
+	relmq__row *kept[BATCH_ROWS] = { NULL };
 	size_t free_count = 0;
 	size_t kept_count = 0;
 	for (size_t i = 0; i < n; i++) {

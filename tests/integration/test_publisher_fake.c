@@ -17,7 +17,7 @@ static fake f;
 /* What the broker does by itself with a publish; under its lock. */
 static struct {
 	bool acks;
-	const char *mute; /* routing key that gets no answer              */
+	const char *mute;    /* routing key that gets no answer              */
 	const char *culprit; /* id of the message that it closes for */
 	int code;            /* with this                            */
 	bool whole;          /* the connection, not the channel      */
