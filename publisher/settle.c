@@ -112,9 +112,9 @@ static relmq_code mark(relmq__db *db, const relmq__buf *sql, relmq__row *const *
     bool *marked, relmq_error *err)
 {
 	MYSQL_RES *res = NULL;
+	memset(marked, 0, n * sizeof(*marked));
 	if (sql->failed)
 		return relmq__fail_nomem(err);
-	memset(marked, 0, n * sizeof(*marked));
 	relmq_code code = relmq__db_query(db, sql->data, sql->len, &res, err);
 	for (MYSQL_ROW row; code == RELMQ_OK && (row = mysql_fetch_row(res)) != NULL;) {
 		uint64_t id = strtoull(row[0], NULL, 10);
