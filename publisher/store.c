@@ -42,8 +42,9 @@ typedef struct store {
 	size_t outstanding; /* rows handed out and not yet settled, all     */
 	size_t with_wire;   /* of those: not back from wire                 */
 	size_t untold;      /* of those: wire has not been woken for them   */
+	size_t after_sweep; /* of those with wire: right after the last sweep */
 	size_t came_back;   /* from wire while store last settled and swept */
-	int64_t pause_ms, next_sweep_ms;
+	int64_t pause_ms, next_sweep_ms, swept_ms;
 	bool idle;
 	int64_t stop_by_ms; /* 0: not stopping */
 } store;
@@ -169,12 +170,15 @@ static bool may_publish(const store *s)
 }
 
 /* A sweep reads past all that is out, so few large ones are cheaper than many small ones. Half
- * a window keeps the broker as busy as a full one; wire is to have that much still when the
- * sweep is over. */
+ * a window keeps the broker as busy as a full one (half of what the keys let out, where that is
+ * less and rows wait for them); wire is to have that much still when the sweep is over. */
 static bool wire_wants(const store *s)
 {
-	size_t window = (size_t) s->settings->window;
-	return s->with_wire <= window - window / 2 + s->came_back;
+	size_t full = (size_t) s->settings->window;
+	if (s->sweep.waiting != 0 && s->after_sweep < full)
+		full = s->after_sweep;
+	return s->with_wire <= full - full / 2 + s->came_back ||
+	    relmq__now_ms() - s->swept_ms >= s->settings->poll_max_ms; /* some may get no answer */
 }
 
 static bool has_use_for_rows(const store *s)
@@ -225,6 +229,8 @@ static relmq_code sweep(store *s, relmq_error *err)
 		cost_us += s->sweep.look_us;
 	}
 	tell_wire(s);
+	s->swept_ms = relmq__now_ms();
+	s->after_sweep = s->with_wire;
 	s->came_back = relmq__queue_count(s->relay->to_store);
 	if (!early)
 		plan_next_sweep(s, cost_us, moved, want);

@@ -127,6 +127,24 @@ Test(fake, a_swallowed_confirm_sends_its_row_again)
 }
 
 /* (P02, P04) */
+/* More than half of the window waits for its confirm, long before that is overdue, and rows wait
+ * behind it for their keys: what is left of the window is for the others, at once. */
+Test(fake, what_has_no_answer_yet_leaves_the_rest_of_the_window_to_others)
+{
+	enum { MUTE = 15, OTHERS = 100 };
+	env_config(&e, "\"publisher\":{\"window\":20}");
+	habit.mute = "mute";
+	set_acks(true);
+	outbox_fill(&e, "mute", 1000, 2 * MUTE, MUTE);
+	relay = relay_start(&e, NULL);
+	(void) await(MUTE);
+	outbox_fill(&e, "q", 0, OTHERS, 0);
+	int64_t began = now_ms();
+	EVENTUALLY(SOON_MS, outbox_rows(&e) == 2 * MUTE);
+	cr_expect_lt(now_ms() - began, QUICK_MS);
+	cr_expect_eq(fake_callers(&f), 1);
+}
+
 /* A queue that gives no answer, as a quorum queue without its majority: the others go on as soon
  * as that is known, and nobody is charged. */
 Test(fake, a_destination_without_an_answer_does_not_fill_the_window_for_all)
