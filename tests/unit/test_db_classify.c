@@ -80,7 +80,7 @@ Test(db_classify, a_closed_session_wants_a_new_connection)
 	cr_expect_eq(db.class, RELMQ__DB_RECONNECT);
 	cr_expect_eq(err.native, 2006);
 	cr_expect_eq(err.flags, RELMQ_F_RETRY | RELMQ_F_TX_LOST);
-	cr_expect_str_eq(err.text, "DO: not connected");
+	cr_expect_str_eq(err.text, "DO: error 2006: not connected");
 }
 
 Test(db_classify, an_error_text_holds_no_values)
