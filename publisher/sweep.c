@@ -18,6 +18,8 @@
 enum {
 	DUE_LIMIT = 500,   /* due FAILED or SCHEDULED rows that a sweep takes notice of */
 	HOLDING_MS = 50,   /* time for rows that breakers hold, a sweep                 */
+	NEED_LEAST = 8,    /* entries of a range to read in any case                    */
+	NEED_MORE = 32,    /* and more than twice what was found lately                 */
 	SMALL_ROWS = 1000, /* a backlog under this is read in one range                 */
 	/* what a row of the answer is: a status, that and DUE, or */
 	DUE = 8,
@@ -105,6 +107,16 @@ static void due(relmq__sweep *s, const relmq__lease *lease, const char *status)
 	    (size_t) DUE_LIMIT + s->breakers.held.count);
 }
 
+/* A fair part of what is wanted, twice; but where the keys let less out, twice what came lately:
+ * reading on would find more rows of the same keys. */
+static size_t wanted_of(
+    const relmq__sweep *s, const relmq__lease *lease, unsigned shard, size_t want)
+{
+	size_t part = want * 2 / lease->held_count + NEED_LEAST;
+	size_t lately = s->yield[shard] * 2 + NEED_MORE;
+	return part < lately ? part : lately;
+}
+
 /* One short range a shard: a UNION ALL of those is read in milliseconds where one range
  * over all shards would sort the whole backlog. All FAILED rows: each holds its key. */
 static void build_large(relmq__sweep *s, const relmq__lease *lease, size_t want, relmq__survey *v)
@@ -116,7 +128,7 @@ static void build_large(relmq__sweep *s, const relmq__lease *lease, size_t want,
 	for (unsigned i = 0; i < RELMQ__SHARDS; i++) {
 		if (!is_asked(s, lease, i) || lease->shards[i].draining)
 			continue;
-		size_t need = want * 2 / lease->held_count + 8 + lease->shards[i].in_flight;
+		size_t need = wanted_of(s, lease, i, want) + lease->shards[i].in_flight;
 		v->limit[i] = relmq__depth_limit(&s->depth, i, need) + behind;
 		range(s, "0", "ready", "= 0");
 		relmq__buf_addf(&s->sql, " AND shard = %u ORDER BY id LIMIT %zu)", i, v->limit[i]);
@@ -238,8 +250,11 @@ static void learn(relmq__sweep *s, const relmq__lease *lease, const relmq__surve
 			.last_rank = v->last[i],
 			.starving = s->ids.count < s->window / 2,
 		};
-		if (v->limit[i] > 0)
-			relmq__depth_learn(&s->depth, i, &seen, now);
+		if (v->limit[i] == 0)
+			continue;
+		relmq__depth_learn(&s->depth, i, &seen, now);
+		size_t before = s->yield[i] * 3 / 4;
+		s->yield[i] = v->chosen[i] > before ? v->chosen[i] : before;
 	}
 }
 

@@ -23,12 +23,13 @@ typedef struct relmq__candidate {
 typedef struct relmq__sweep {
 	bool by_key; /* ordering: "key" */
 	relmq__breakers breakers;
-	relmq__idset ids;   /* handed out, or settled but not yet committed */
-	relmq__idset keys;  /* key hashes of rows whose outcome is open     */
-	size_t bytes;       /* of handed-out rows                           */
-	size_t window;      /* rows wire can have in flight                   */
-	relmq__depth depth; /* how far each shard's index range is read       */
-	size_t row_bytes;   /* moving average of a row's size               */
+	relmq__idset ids;            /* handed out, or settled but not yet committed */
+	relmq__idset keys;           /* key hashes of rows whose outcome is open     */
+	size_t bytes;                /* of handed-out rows                           */
+	size_t window;               /* rows wire can have in flight                   */
+	relmq__depth depth;          /* how far each shard's index range is read       */
+	size_t yield[RELMQ__SHARDS]; /* rows that a look found to go, lately             */
+	size_t row_bytes;            /* moving average of a row's size               */
 	relmq__candidate *found;
 	size_t found_count, found_room;
 	uint32_t asked;   /* shards, a bit each, that this look is for            */

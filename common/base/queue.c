@@ -122,6 +122,6 @@ void relmq__queue_clear_wake(relmq__queue *q)
 void relmq__queue_wait(relmq__queue *q, int timeout_ms)
 {
 	struct pollfd p = { .fd = q->fd, .events = POLLIN };
-	(void) poll(&p, 1, timeout_ms);
-	relmq__queue_clear_wake(q);
+	if (poll(&p, 1, timeout_ms) > 0)
+		relmq__queue_clear_wake(q);
 }

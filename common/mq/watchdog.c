@@ -8,32 +8,36 @@
 
 #include "base/clock.h"
 
-enum { LOOK_EVERY_MS = 50 }; /* how late a deadline may be noticed */
+/* How late a deadline may be noticed; one that is set while there is none, a little later still. */
+enum { LOOK_EVERY_MS = 50, IDLE_MS = 200 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t added = PTHREAD_COND_INITIALIZER;
 static relmq__watch *watches;
 static bool running;
 
-static void look(void)
+/* Is a deadline set? */
+static bool look(void)
 {
+	bool any = false;
 	int64_t now = relmq__now_ms();
 	for (relmq__watch *w = watches; w != NULL; w = w->next) {
 		int64_t deadline = atomic_load(&w->deadline_ms);
+		any = any || deadline != 0;
 		if (deadline != 0 && now > deadline && !atomic_exchange(&w->fired, true))
 			(void) shutdown(w->fd, SHUT_RDWR);
 	}
+	return any;
 }
 
 static void *watch_main(void *arg)
 {
-	const struct timespec pause = { 0, LOOK_EVERY_MS * 1000000L };
 	(void) arg;
 	for (;;) {
 		(void) pthread_mutex_lock(&lock);
 		while (watches == NULL)
 			(void) pthread_cond_wait(&added, &lock);
-		look();
+		struct timespec pause = { 0, (look() ? LOOK_EVERY_MS : IDLE_MS) * 1000000L };
 		(void) pthread_mutex_unlock(&lock);
 		(void) nanosleep(&pause, NULL);
 	}
