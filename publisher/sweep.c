@@ -107,6 +107,44 @@ static void due(relmq__sweep *s, const relmq__lease *lease, const char *status)
 	    (size_t) DUE_LIMIT + s->breakers.held.count);
 }
 
+/* Rows whose key was held by a FAILED row at the last look need not be sent to us: hundreds of
+ * thousands may stand in front of those that can go. One look later, at most, they are seen. */
+static void not_behind_failed(relmq__sweep *s, unsigned shard)
+{
+	const relmq__failed_keys *f = &s->failed[shard];
+	if (!s->by_key || f->count == 0 || f->count > RELMQ__FAILED_KEYS)
+		return;
+	for (size_t i = 0; i < f->count; i++)
+		relmq__buf_addf(&s->sql, "%s%lu", i == 0 ? " AND key_hash NOT IN (" : ",",
+		    (unsigned long) f->hashes[i]);
+	relmq__buf_adds(&s->sql, ")");
+}
+
+/* Then what it found does not tell how much there is. */
+static bool leaves_out(const relmq__sweep *s)
+{
+	bool any = false;
+	for (unsigned i = 0; i < RELMQ__SHARDS; i++)
+		any = any || s->failed[i].count > 0;
+	return any;
+}
+
+/* What this look saw of them, for the next one. */
+static void remember_failed(relmq__sweep *s)
+{
+	for (unsigned i = 0; i < RELMQ__SHARDS; i++)
+		if ((s->asked >> i & 1U) != 0)
+			s->failed[i].count = 0;
+	for (size_t i = 0; i < s->found_count; i++) {
+		relmq__failed_keys *f = &s->failed[s->found[i].shard];
+		if (s->found[i].status != RELMQ__FAILED)
+			continue;
+		if (f->count < RELMQ__FAILED_KEYS)
+			f->hashes[f->count] = s->found[i].key_hash;
+		f->count += f->count <= RELMQ__FAILED_KEYS;
+	}
+}
+
 /* A fair part of what is wanted, twice; but where the keys let less out, twice what came lately:
  * reading on would find more rows of the same keys. */
 static size_t wanted_of(
@@ -131,7 +169,9 @@ static void build_large(relmq__sweep *s, const relmq__lease *lease, size_t want,
 		size_t need = wanted_of(s, lease, i, want) + lease->shards[i].in_flight;
 		v->limit[i] = relmq__depth_limit(&s->depth, i, need) + behind;
 		range(s, "0", "ready", "= 0");
-		relmq__buf_addf(&s->sql, " AND shard = %u ORDER BY id LIMIT %zu)", i, v->limit[i]);
+		relmq__buf_addf(&s->sql, " AND shard = %u", i);
+		not_behind_failed(s, i);
+		relmq__buf_addf(&s->sql, " ORDER BY id LIMIT %zu)", v->limit[i]);
 	}
 	if (s->by_key) {
 		range(s, "2", "ready", "= 2");
@@ -233,9 +273,10 @@ static relmq_code look(relmq__sweep *s, relmq__db *db, const relmq__lease *lease
 		if (code != RELMQ_OK)
 			return code;
 		if (s->asked == RELMQ__ALL_SHARDS)
-			s->large = s->found_count > SMALL_ROWS / 2 || is_cut(v);
+			s->large = s->found_count > SMALL_ROWS / 2 || is_cut(v) || leaves_out(s);
 	}
 	keep_ours(s, lease, v);
+	remember_failed(s);
 	return RELMQ_OK;
 }
 

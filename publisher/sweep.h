@@ -20,6 +20,14 @@ typedef struct relmq__candidate {
 	bool handed;  /* out of our hands: its row is on its way   */
 } relmq__candidate;
 
+enum { RELMQ__FAILED_KEYS = 64 };
+
+/* Key hashes of a shard's FAILED rows, as of the last look. */
+typedef struct relmq__failed_keys {
+	size_t count; /* more than fit: not known */
+	uint32_t hashes[RELMQ__FAILED_KEYS];
+} relmq__failed_keys;
+
 typedef struct relmq__sweep {
 	bool by_key; /* ordering: "key" */
 	relmq__breakers breakers;
@@ -29,7 +37,8 @@ typedef struct relmq__sweep {
 	size_t window;               /* rows wire can have in flight                   */
 	relmq__depth depth;          /* how far each shard's index range is read       */
 	size_t yield[RELMQ__SHARDS]; /* rows that a look found to go, lately             */
-	size_t row_bytes;            /* moving average of a row's size               */
+	relmq__failed_keys failed[RELMQ__SHARDS];
+	size_t row_bytes; /* moving average of a row's size               */
 	relmq__candidate *found;
 	size_t found_count, found_room;
 	uint32_t asked;   /* shards, a bit each, that this look is for            */

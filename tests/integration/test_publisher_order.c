@@ -258,3 +258,29 @@ Test(order, without_order_a_refused_row_holds_nobody)
 	EVENTUALLY(SOON_MS, outbox_rows(&e) == 1 && env_ready(&e, e.queue) == 1);
 	expect_stopped();
 }
+
+/* Thousands stand behind a FAILED row of their key, in front of those that can go; and they go, in
+ * their order, as soon as a person gives that row up. */
+Test(order, a_wall_of_held_rows)
+{
+	enum { HELD = 5000, OTHERS = 500 };
+	env_sql(&e,
+	    "INSERT INTO message_outbox (msg_id, routing_key, payload, business_key, status,"
+	    " retry_count, next_retry_at)"
+	    " VALUES ('head', '%s', 'x', 'k-0', 2, 1, NOW(6) + INTERVAL 1 HOUR)",
+	    e.queue);
+	outbox_fill(&e, e.queue, 0, HELD, 1);
+	outbox_fill(&e, e.queue, 10000, OTHERS, 100000);
+	relay = relay_start(&e, NULL);
+	EVENTUALLY(SOON_MS, outbox_rows(&e) == HELD + 1);
+	cr_expect_eq(env_ready(&e, e.queue), OTHERS);
+	env_sql(&e, "UPDATE message_outbox SET status = 3, next_retry_at = NULL WHERE status = 2");
+	EVENTUALLY(LOAD_MS, outbox_rows(&e) < HELD - 50);
+	env_sql(
+	    &e, "DELETE FROM message_outbox WHERE id %% 100 <> 0"); /* the rest takes a minute */
+	EVENTUALLY(LOAD_MS, outbox_rows(&e) <= 1);
+	expect_stopped();
+	queue_take(&e, e.queue, &got);
+	cr_expect_gt(got.count, OTHERS + 50);
+	arrived_in_order(&got);
+}
