@@ -280,3 +280,53 @@ Test(refused, a_permission_that_is_missing_is_an_outage_and_charges_nothing)
 	cr_expect_leq(lines, 2, "a line an attempt:\n%s", log);
 	free(log);
 }
+
+/* --- several queues ------------------------------------------------------------------------- */
+
+static void bind_to_fan(const char *queue, const char *exchange)
+{
+	cr_assert_not_null(amqp_queue_bind(e.mq.state, RELMQ__CHANNEL, amqp_cstring_bytes(queue),
+	    amqp_cstring_bytes(exchange), amqp_empty_bytes, amqp_empty_table));
+}
+
+/* One of two queues is full: the broker nacks what the other one has stored. The row goes again
+ * under the same id, which an inbox absorbs, until both have it. (P05) */
+Test(refused, a_fan_out_of_which_one_queue_is_full)
+{
+	enum { ROWS = 100 }; /* the limit of a quorum queue is a soft one */
+	const queue_args tight = { .max_length = 1 };
+	arrived full = { 0 };
+	char exchange[128];
+	char full_queue[128];
+	(void) snprintf(exchange, sizeof(exchange), "%s.fan", e.name);
+	(void) snprintf(full_queue, sizeof(full_queue), "%s.full", e.name);
+	env_declare(&e, full_queue, &tight);
+	cr_assert_not_null(
+	    amqp_exchange_declare(e.mq.state, RELMQ__CHANNEL, amqp_cstring_bytes(exchange),
+	        amqp_cstring_bytes("fanout"), 0, 1, 0, 0, amqp_empty_table));
+	bind_to_fan(e.queue, exchange);
+	bind_to_fan(full_queue, exchange);
+	env_config(&e,
+	    "\"publisher\":{\"lease\":\"2s\",\"retry_delays\":[\"50ms\"],\"max_attempts\":1000,"
+	    "\"breaker_after\":0,\"window\":5}");
+	for (int n = 0; n < ROWS; n++)
+		env_sql(&e,
+		    "INSERT INTO message_outbox (msg_id, exchange, routing_key, payload)"
+		    " VALUES ('m-%06d', '%s', 'any', 'm-%06d')",
+		    n, exchange, n);
+	relay = relay_start(&e, NULL);
+	EVENTUALLY(SOON_MS, in_state(2) > 0);
+	for (int64_t end = now_ms() + 30000; outbox_rows(&e) > 0; pause_ms(10)) {
+		cr_assert_lt(now_ms(), end);
+		queue_sip(&e, full_queue, &full);
+	}
+	expect_stopped();
+	queue_take(&e, full_queue, &full);
+	queue_take(&e, e.queue, &got);
+	arrived_check(&got, 0, ROWS, 1, 1000);
+	arrived_check(&full, 0, ROWS, 1, 1000);
+	cr_expect_gt(got.count, ROWS, "nothing was refused");
+	arrived_free(&full);
+	env_delete_queue(&e, full_queue);
+	(void) amqp_exchange_delete(e.mq.state, RELMQ__CHANNEL, amqp_cstring_bytes(exchange), 0);
+}
