@@ -210,9 +210,19 @@ static void catch_signals(void)
 	(void) sigaction(SIGINT, &sa, NULL);
 }
 
+static void warn_unverified(const char *name, const relmq__tls_settings *tls)
+{
+	if (tls->enabled && !tls->verify)
+		LOG_WARN(program->name,
+		    "%s.tls.verify is false: whoever answers there is believed to be the server",
+		    name);
+}
+
 static int run(const call *c, const relmq__settings *s)
 {
 	relmq_log_set(relmq__log_stderr, (relmq_log_level) s->log.level, NULL);
+	warn_unverified("mysql", &s->mysql.tls);
+	warn_unverified("rabbitmq", &s->rabbitmq.tls);
 	if (c->command != NULL)
 		return c->command->run(s, c->argc, c->argv);
 	catch_signals();

@@ -558,3 +558,15 @@ Test(tls_through, both_servers_are_killed)
 	env_reopen_mq(&e);
 	cr_expect_eq(env_ready(&e, parked(&e)), 0);
 }
+
+Test(tls, a_connection_that_nobody_verifies_is_told)
+{
+	char *const status[] = { "status", NULL };
+	char *text = NULL;
+	e.settings.rabbitmq.tls.enabled = true;
+	e.settings.rabbitmq.tls.verify = false;
+	env_config(&e, "\"log\":{\"level\":\"warn\"}");
+	(void) env_run(&e, &text, "relmq", status);
+	cr_expect_not_null(strstr(text, "rabbitmq.tls.verify is false"), "%s", text);
+	free(text);
+}
